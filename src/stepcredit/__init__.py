@@ -1,0 +1,36 @@
+"""stepcredit: step-level credit for long-horizon language-model agents."""
+
+from __future__ import annotations
+
+from stepcredit.core.credit import Credit
+from stepcredit.core.episodes import Episode, Parent, Turn
+from stepcredit.core.errors import (
+    CheckpointError,
+    EnvironmentFaultError,
+    FileFormatError,
+    InputError,
+    MissingExtraError,
+    NumericsError,
+    OptionError,
+    StepcreditError,
+)
+from stepcredit.core.turns import Turns
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "Credit",
+    "EnvironmentFaultError",
+    "Episode",
+    "FileFormatError",
+    "InputError",
+    "MissingExtraError",
+    "NumericsError",
+    "OptionError",
+    "Parent",
+    "StepcreditError",
+    "Turn",
+    "Turns",
+    "__version__",
+]

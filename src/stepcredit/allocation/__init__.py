@@ -1,0 +1,1 @@
+"""Which tasks to play and which states to branch: mixture fit, Root, Branch, semantic evidence."""

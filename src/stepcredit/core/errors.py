@@ -1,0 +1,69 @@
+"""The error tree. Every error a user can cause is one of these; each also is the standard-library type it refines.
+
+StepcreditError
+├── InputError(ValueError)        data from outside: rollout files, games, catalogues, corpora
+│   └── FileFormatError           one place in one file: ``FILE:LINE: field: got …, expected …``
+├── OptionError(ValueError)       an option, method, environment or recipe key that does not exist or does not fit
+├── EnvironmentFaultError(RuntimeError)  an environment raised, hung or answered nonsense; recorded on its episode
+├── NumericsError(ArithmeticError)  NaN or infinity where a number is needed
+├── CheckpointError(RuntimeError) a run folder that cannot be read, written or resumed
+└── MissingExtraError(ImportError)  an optional dependency is not installed; says what to install
+
+A message is one sentence: what was got, what is expected, and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class StepcreditError(Exception):
+    """Root of all errors that stepcredit raises on purpose."""
+
+
+class InputError(StepcreditError, ValueError):
+    """Data from outside does not have the required form."""
+
+
+class FileFormatError(InputError):
+    """One place of one file does not have the required form; the message starts with ``FILE:LINE``."""
+
+
+class OptionError(StepcreditError, ValueError):
+    """A name or a value chosen by the user does not exist or does not fit."""
+
+
+class EnvironmentFaultError(StepcreditError, RuntimeError):
+    """An environment raised, hung, or answered outside its protocol."""
+
+
+class NumericsError(StepcreditError, ArithmeticError):
+    """A number that must be finite is not."""
+
+
+class CheckpointError(StepcreditError, RuntimeError):
+    """A run folder or checkpoint cannot be read, written or resumed."""
+
+
+class MissingExtraError(StepcreditError, ImportError):
+    """An optional dependency is missing; the message names the extra that brings it."""
+
+
+def unknown_name(kind: str, got: str, known: Iterable[str]) -> OptionError:
+    """The error for a name that does not exist: names what was got, the nearest known name, or else all known names.
+
+    Args:
+        kind: what the name stands for, as a noun ("method", "recipe key").
+        got: the unknown name.
+        known: the names that exist.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {close[0]!r}?" if close else f"Expected one of: {', '.join(names)}."
+    return OptionError(f"Unknown {kind} {got!r}. {hint}")
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """The error for an optional dependency that is not installed."""
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed: pip install 'stepcredit[{extra}]'")

@@ -1,0 +1,1 @@
+"""Credit estimators: pure functions from ``Turns`` to ``Credit``, one family a file."""

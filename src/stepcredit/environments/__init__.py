@@ -1,0 +1,1 @@
+"""Environments: protocol, catalogue and the benchmarks."""

@@ -1,0 +1,1 @@
+"""Evaluation protocols, intervals, fidelity to exact advantages."""

@@ -1,0 +1,1 @@
+"""stepcredit inside other stacks: verl, TRL, Gymnasium and more."""

@@ -1,0 +1,1 @@
+"""Policies: linear and transformer; generation, losses, update, supervised start, checkpoints."""

@@ -1,0 +1,1 @@
+"""From environments to rollouts: prompts, responses, collection, branching."""
