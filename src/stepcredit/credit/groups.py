@@ -10,39 +10,53 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stepcredit.core.credit import FloatArray, IntArray
+from stepcredit.core.credit import BoolArray, FloatArray, IntArray
 from stepcredit.core.turns import Turns
 
 EPSILON = 1e-6
 """Added to every standard deviation that is divided by, in the unit of the values."""
 
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Relative spread up to which values count as equal: the same rewards added in another order differ by as much."""
+
+GroupColumn = NDArray[np.integer]
+"""``[N]`` group of each row."""
+
 Normalize = Literal["mean_std", "mean"]
 
 
 def joint_groups(*columns: NDArray[np.integer]) -> IntArray:
-    """Number the distinct combinations of several columns: ``[N]``, values 0 … groups − 1."""
-    group = np.unique(columns[0], return_inverse=True)[1].astype(np.int64)
+    """Number the distinct combinations of several columns of non-negative integers: ``[N]``, 0 … groups − 1."""
+    key = columns[0].astype(np.int64)
+    if len(columns) == 1:
+        return _dense(key).astype(np.int32)
     for column in columns[1:]:
-        dense = np.unique(column, return_inverse=True)[1]
-        width = int(dense.max(initial=0)) + 1
-        group = np.unique(group * width + dense, return_inverse=True)[1].astype(np.int64)
-    joint: IntArray = group.astype(np.int32)
-    return joint
+        key = _dense(key * (int(column.max(initial=0)) + 1) + column)  # 32-bit columns: the product cannot overflow
+    return key.astype(np.int32)
 
 
-def group_sizes(group: IntArray, count: int | None = None) -> NDArray[np.int64]:
+def _dense(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber keys 0 … distinct − 1 in increasing order. A stable sort is much faster here than ``np.unique``."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    dense = np.zeros(len(key), dtype=np.int64)
+    dense[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1])
+    return dense
+
+
+def group_sizes(group: GroupColumn, count: int | None = None) -> NDArray[np.int64]:
     """``[G]`` number of rows in each group."""
     return np.bincount(group, minlength=count or 0)
 
 
-def group_means(values: FloatArray, group: IntArray, count: int | None = None) -> FloatArray:
+def group_means(values: FloatArray, group: GroupColumn, count: int | None = None) -> FloatArray:
     """``[G]`` mean of the rows of each group; 0 for a group without rows."""
     size = group_sizes(group, count)
     total = np.bincount(group, weights=values, minlength=len(size))
     return total / np.maximum(size, 1)
 
 
-def group_extremes(values: FloatArray, group: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
+def group_extremes(values: FloatArray, group: GroupColumn, count: int) -> tuple[FloatArray, FloatArray]:
     """``[G]`` smallest and largest value of each group (+inf, −inf for a group without rows)."""
     low = np.full(count, np.inf)
     high = np.full(count, -np.inf)
@@ -51,20 +65,28 @@ def group_extremes(values: FloatArray, group: IntArray, count: int) -> tuple[Flo
     return low, high
 
 
-def normalize_groups(values: FloatArray, group: IntArray, *, normalize: Normalize, ddof: int = 1) -> FloatArray:
+def equal_groups(values: FloatArray, group: GroupColumn, count: int) -> BoolArray:
+    """``[G]`` whether all values of a group are equal up to the rounding of a sum (a group without rows counts)."""
+    low, high = group_extremes(values, group, count)
+    equal: BoolArray = high - low <= ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    return equal
+
+
+def normalize_groups(values: FloatArray, group: GroupColumn, *, normalize: Normalize, ddof: int = 1) -> FloatArray:
     """``[N]`` (x − μ) or (x − μ)/(σ + ε) within each group, σ with divisor n − ``ddof``.
 
     A group whose values are all equal (a singleton is one) gives exactly 0, never a rounding residue.
     """
-    if len(values) == 0:
-        return np.zeros(0)
-    size = group_sizes(group)
-    low, high = group_extremes(values, group, len(size))
-    centred = values - group_means(values, group, len(size))[group]
+    index = group.astype(np.intp)  # once, instead of inside every call below
+    size = group_sizes(index)
+    centred = values - group_means(values, index, len(size))[index]
+    scale = np.where(equal_groups(values, index, len(size)), 0.0, 1.0)
     if normalize == "mean_std":
-        variance = np.bincount(group, weights=centred**2, minlength=len(size)) / np.maximum(size - ddof, 1)
-        centred = centred / (np.sqrt(variance) + EPSILON)[group]
-    return np.where((low == high)[group], 0.0, centred)
+        variance = np.bincount(index, weights=np.square(centred), minlength=len(size)) / np.maximum(size - ddof, 1)
+        scale /= np.sqrt(variance) + EPSILON
+    centred *= scale[index]
+    centred += 0.0  # -0.0 becomes 0.0
+    return centred
 
 
 def step_returns(turns: Turns, gamma: float) -> FloatArray:
@@ -103,6 +125,11 @@ def path_sums(turns: Turns, values: FloatArray) -> FloatArray:
     return total
 
 
+def path_totals(turns: Turns, values: FloatArray) -> FloatArray:
+    """``[E]`` sum of a per-turn column along each episode's whole physical path, added in path order."""
+    return path_sums(turns, values)[turns.last] if turns.is_forest else episode_sums(turns, values)
+
+
 def episode_returns(turns: Turns) -> FloatArray:
     """``[E]`` return R of each episode: the sum of rewards along its whole physical path."""
-    return path_sums(turns, turns.reward)[turns.last]
+    return path_totals(turns, turns.reward)

@@ -24,6 +24,8 @@ class Response:
         record: what the same policy needs to recompute the log-probability in an update (token ids, constraint
             sets, feature indices); opaque to everybody else.
         truncated: the token limit ended it.
+        failure: why there is no usable response (the prompt does not fit the context), in one phrase; empty
+            otherwise. The collector ends that episode and goes on with the others.
     """
 
     text: str
@@ -31,6 +33,7 @@ class Response:
     entropy: float
     record: Any = None
     truncated: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,271 @@
+"""Rollout files and credit files: JSON Lines, one episode (rollouts) or one turn (credit) a line; ``.gz`` honoured.
+
+Reading streams: a line's text is dropped as soon as its columns are in the table. A line of the common form is read
+column by column; any other line goes to ``parsing``, which reads it field by field and names what is wrong. Writing is
+atomic: a file appears whole, under its name, or not at all.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stepcredit.core.credit import Credit
+from stepcredit.core.episodes import Episode, Parent, Turn
+from stepcredit.core.errors import InputError
+from stepcredit.core.parsing import fault, parse_episode
+from stepcredit.core.turns import Turns, TurnsBuilder
+
+STANDARD_OUTPUT = Path("-")
+"""As a path to write to: standard output."""
+
+_BUFFER = 1 << 20
+_LONGEST_LINE = 1 << 30
+"""Bytes of one line: an episode of a million turns fits, a decompression bomb does not."""
+_ROWS_AT_ONCE = 1 << 16
+_NUMBERS = {int, float}
+_NOT_RECORDED = math.nan
+
+
+def read_episodes(path: Path) -> Iterator[Episode]:
+    """The episodes of a rollout file, one by one; faults that need the whole file (parents) come after the last.
+
+    Raises:
+        InputError: the file cannot be opened.
+        FileFormatError: a line does not have the required form; names file, line and field.
+    """
+    builder = TurnsBuilder(source=str(path))
+    for place, line in _lines(path):
+        episode = parse_episode(line, place)
+        builder.add(episode)
+        yield episode
+    builder.build()
+
+
+def read_turns(path: Path) -> Turns:
+    """The flat table of a rollout file, without holding its episodes.
+
+    Raises:
+        InputError, FileFormatError: as ``read_episodes``.
+    """
+    builder = TurnsBuilder(source=str(path))
+    for place, line in _lines(path):
+        columns = _columns(line)
+        if columns is None:
+            builder.add(parse_episode(line, place))
+        else:
+            builder.add_columns(**columns)
+    return builder.build()
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    """Write a rollout file. Reading it back gives equal episodes, fields that the format does not name included.
+
+    Raises:
+        InputError: an episode holds a number that is not finite, or a value that JSON has no form for.
+    """
+    with open_atomic(path) as out:
+        for episode in episodes:
+            for index, turn in enumerate(episode.turns):
+                numbers = (turn.reward, turn.penalty, turn.nll or 0.0, turn.entropy or 0.0, *(turn.logprobs or ()))
+                if not all(map(math.isfinite, numbers)):
+                    where = f"turn {index} of episode {episode.episode!r}"
+                    raise InputError(f"Cannot write {where}: it holds a number that is not finite.")
+            try:
+                out.write(orjson.dumps(_episode_record(episode)) + b"\n")
+            except TypeError as error:
+                raise InputError(f"Episode {episode.episode!r} cannot be written as JSON: {error}.") from error
+
+
+def write_credit(path: Path, turns: Turns, credit: Credit) -> None:
+    """Write a credit file: one line a turn in the table's order; NaN (not scored) becomes null."""
+    names = [orjson.dumps(name).decode().replace("%", "%%") for name in credit.components]
+    template = '%s%s,"advantage":%s,"components":{' + ",".join(f"{name}:%s" for name in names) + "}}\n"
+    tasks = [orjson.dumps(name).decode() for name in turns.task_names]
+    heads = [
+        f'{{"task":{tasks[task]},"episode":{orjson.dumps(name).decode()},"turn":'
+        for task, name in zip(turns.episode_task.tolist(), turns.episode_names, strict=True)
+    ]
+    columns: list[NDArray[Any]] = [turns.turn, credit.advantage, *credit.components.values()]
+    with open_atomic(path) as out:
+        for start in range(0, len(turns), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            heads_here = map(heads.__getitem__, turns.episode[rows].tolist())
+            numbers = [_number_texts(column[rows]) for column in columns]
+            out.write("".join([template % row for row in zip(heads_here, *numbers, strict=True)]).encode())
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write bytes to, compressed where the name ends in ``.gz``.
+
+    The bytes go to a neighbour file that takes the name's place once all is written and on disk; after an error
+    nothing is left behind and an older file of that name is untouched. Standard output and special files (devices,
+    pipes) are written directly.
+
+    Raises:
+        InputError: the file cannot be created.
+    """
+    if path == STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    place = path.resolve()
+    special = place.exists() and not place.is_file()
+    partial = place if special else place.with_name(f".{place.name}.{os.getpid()}.partial")
+    try:
+        raw = partial.open("wb", buffering=_BUFFER)
+    except OSError as error:
+        raise InputError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+    try:
+        with raw:
+            if path.suffix == ".gz":
+                # No name and no time inside, so that equal content gives equal bytes.
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield raw
+            if not special:
+                raw.flush()
+                os.fsync(raw.fileno())
+        if not special:
+            partial.replace(place)
+    except BaseException:
+        if not special:
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Each line with its ``FILE:LINE``; the line feed at the end of the file starts no further line."""
+    number = 0
+    try:
+        with path.open("rb", buffering=_BUFFER) as raw:
+            file: IO[bytes] = raw
+            if path.suffix == ".gz":
+                file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), _BUFFER)
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                if len(line) == _LONGEST_LINE:
+                    got = f"a line of {_LONGEST_LINE} bytes or more"
+                    raise fault(f"{path}:{number}", "line", got, "one episode a line")
+                yield f"{path}:{number}", line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise fault(f"{path}:{number + 1}", "line", f"broken gzip data ({error})", "a whole gzip file") from None
+    except OSError as error:
+        raise InputError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
+
+
+def _columns(line: bytes) -> dict[str, Any] | None:
+    """The columns of a line that has the common form, None where anything is unusual: ``parsing`` then decides.
+
+    Per turn this does no more than a few list comprehensions and set look-ups, which is what makes reading fast.
+    """
+    try:
+        record = orjson.loads(line)
+        turns = record["turns"]
+        observations = [turn["observation"] for turn in turns]
+        states = [turn.get("state", seen) for turn, seen in zip(turns, observations, strict=True)]
+        actions = [turn["action"] for turn in turns]
+        reward = [turn.get("reward", 0.0) for turn in turns]
+        penalty = [turn.get("penalty", 0.0) for turn in turns]
+        entropy = [turn.get("entropy", _NOT_RECORDED) for turn in turns]
+        nll = [turn.get("nll", _NOT_RECORDED) for turn in turns]
+        valid = [turn.get("valid", True) for turn in turns]
+        logprobs = [turn["logprobs"] for turn in turns if "logprobs" in turn]
+        link, score = record["parent"], record.get("score", _NOT_RECORDED)
+        texts = [*observations, *states, *actions, record["task"], record["episode"], record["final_observation"]]
+        texts.append(record.get("stop", ""))
+        truths = [*valid, record["success"]]
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return None
+    numbers = [*reward, *penalty, *entropy, *nll, score]
+    for values in logprobs:
+        if type(values) is not list:
+            return None
+        numbers += values
+    if not (
+        turns
+        and set(map(type, texts)) == {str}
+        and set(map(type, numbers)) <= _NUMBERS
+        and set(map(type, truths)) == {bool}
+        and min(penalty) >= 0
+        and not (score < 0 or score > 1)
+    ):
+        return None
+    if logprobs:
+        nll = [_mean_nll(turn) for turn in turns]
+    parent = None
+    if link is not None:
+        if type(link) is not dict or type(link.get("episode")) is not str or type(link.get("turn")) is not int:
+            return None
+        parent = Parent(link["episode"], link["turn"])
+    return {
+        "task": record["task"],
+        "episode": record["episode"],
+        "parent": parent,
+        "states": states,
+        "actions": actions,
+        "reward": reward,
+        "penalty": penalty,
+        "nll": nll,
+        "entropy": entropy,
+        "valid": valid,
+        "final_state": record["final_observation"],
+        "success": record["success"],
+        "score": score,
+    }
+
+
+def _mean_nll(turn: dict[str, Any]) -> float:
+    """The same number as ``Turn.mean_nll``, from checked JSON."""
+    if "nll" in turn:
+        return cast(float, turn["nll"])
+    values = turn.get("logprobs")
+    return -sum(values) / len(values) if values else _NOT_RECORDED
+
+
+def _number_texts(column: NDArray[Any]) -> Sequence[str]:
+    """Each number of a column as JSON with all its digits, NaN as null; one call for the whole column."""
+    packed = orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY)
+    return packed[1:-1].decode().split(",")
+
+
+def _episode_record(episode: Episode) -> dict[str, Any]:
+    optional = {"score": episode.score, "stop": episode.stop}
+    parent = episode.parent
+    return {
+        "task": episode.task,
+        "episode": episode.episode,
+        "parent": None if parent is None else {"episode": parent.episode, "turn": parent.turn},
+        "turns": [_turn_record(turn) for turn in episode.turns],
+        "final_observation": episode.final_observation,
+        "success": episode.success,
+        **{name: value for name, value in optional.items() if value is not None},
+        **episode.extra,
+    }
+
+
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    optional = {"nll": turn.nll, "logprobs": turn.logprobs, "entropy": turn.entropy, "state": turn.state}
+    return {
+        "observation": turn.observation,
+        "action": turn.action,
+        "reward": turn.reward,
+        "penalty": turn.penalty,
+        "valid": turn.valid,
+        **{name: value for name, value in optional.items() if value is not None},
+        **turn.extra,
+    }

@@ -1,0 +1,106 @@
+"""The environments by name."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.environments.protocol import TaskSuite
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of an environment, read off its suite's keyword-only parameters.
+
+    Attributes:
+        annotation: type and range; values are checked against it.
+        meaning: one phrase.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+    meaning: str
+
+    def check(self, value: Any) -> Any:
+        """The value as the suite gets it.
+
+        Raises:
+            OptionError: it does not fit the annotation.
+        """
+        try:
+            return TypeAdapter(self.annotation).validate_python(value)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"]
+            raise OptionError(
+                f"Environment option {self.name!r}: got {value!r}; {expected[:1].lower()}{expected[1:]}."
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentEntry:
+    """One line of the catalogue.
+
+    Attributes:
+        summary: what is played, in one line.
+        suite: ``module:class`` of its suite, imported when it is asked for.
+    """
+
+    summary: str
+    suite: str
+
+    def load(self) -> type[Any]:
+        """The suite's class."""
+        module, _, name = self.suite.partition(":")
+        loaded: type[Any] = getattr(import_module(module), name)
+        return loaded
+
+    def options(self) -> dict[str, Option]:
+        """Name → option, in the order of the suite's parameters."""
+        initialiser = self.load().__init__
+        annotations = typing.get_type_hints(initialiser, include_extras=True)
+        options = {}
+        for parameter in inspect.signature(initialiser).parameters.values():
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                annotation = annotations[parameter.name]
+                meaning = next((extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, str)), "")
+                options[parameter.name] = Option(parameter.name, annotation, parameter.default, meaning)
+        return options
+
+
+ENVIRONMENTS = {
+    "household": EnvironmentEntry(
+        "ALFWorld's household tasks: six families, official or generated games",
+        "stepcredit.environments.household.suite:HouseholdSuite",
+    ),
+}
+"""Every environment, by name."""
+
+
+def make_suite(name: str, **options: Any) -> TaskSuite:
+    """The suite of tasks of an environment.
+
+    Args:
+        name: name in ``ENVIRONMENTS``.
+        options: of that environment, see ``stepcredit envs NAME``.
+
+    Raises:
+        OptionError: no such environment or option, or a value that does not fit.
+        InputError: data that an option points to cannot be read.
+    """
+    if name not in ENVIRONMENTS:
+        raise unknown_name("environment", name, ENVIRONMENTS)
+    entry = ENVIRONMENTS[name]
+    known = entry.options()
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"{name} option", option, known)
+    checked = {option: known[option].check(value) for option, value in options.items()}
+    suite: TaskSuite = entry.load()(**checked)
+    return suite

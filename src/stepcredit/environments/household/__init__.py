@@ -1,0 +1,1 @@
+"""ALFWorld's household: our own engine of its rules, an expert, a generator of games."""

@@ -1,0 +1,1 @@
+"""Lexical retrieval shared by environments: English analysis and BM25 as Lucene computes them."""

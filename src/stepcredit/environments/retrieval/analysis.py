@@ -1,0 +1,27 @@
+"""English analysis of texts and queries, as Lucene's ``EnglishAnalyzer`` does it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from stepcredit.environments.retrieval.porter import stem
+from stepcredit.environments.retrieval.tokens import tokens
+
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+_POSSESSIVES = ("'s", "’s", "＇s", "'S", "’S", "＇S")
+
+
+def english_terms(text: str) -> list[str]:
+    """Index terms of a text: words without possessive *'s*, in lower case, without stop words, stemmed."""
+    return [term for term in map(_term, tokens(text)) if term is not None]
+
+
+@lru_cache(maxsize=1 << 17)
+def _term(word: str) -> str | None:
+    if word.endswith(_POSSESSIVES):
+        word = word[:-2]
+    word = word.lower()
+    return None if word in STOP_WORDS else stem(word)

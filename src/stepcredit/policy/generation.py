@@ -1,0 +1,212 @@
+"""Batched generation: a session answers many growing episodes together, each from its own cache row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepcredit.core.credit import FloatArray, IntArray
+from stepcredit.policy.cache import RaggedCache
+from stepcredit.policy.conversation import Conversation
+from stepcredit.policy.model import PackedModel
+from stepcredit.policy.tokens import Choices, TokenRecord
+from stepcredit.policy.trie import Node, build_trie
+from stepcredit.rollouts.types import Request, Response
+
+
+@dataclass(slots=True)
+class _Row:
+    """One response being written. ``feed`` are tokens the cache has not seen yet."""
+
+    request: Request
+    prompt: IntArray
+    feed: list[int]
+    node: Node | None
+    response: list[int] = field(default_factory=list)
+    allowed: list[tuple[int, ...]] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
+
+    def take(self, token: int, allowed: tuple[int, ...], logprob: float, entropy: float) -> None:
+        self.feed.append(token)
+        self.response.append(token)
+        self.allowed.append(allowed)
+        self.logprobs.append(logprob)
+        self.entropies.append(entropy)
+        if self.node is not None:
+            self.node = self.node.children[token]
+
+    def take_forced(self) -> None:
+        """Walk down the trie while only one token is allowed: probability 1, nothing to compute."""
+        while self.node is not None and len(self.node.children) == 1:
+            (token,) = self.node.children
+            self.take(token, (token,), 0.0, 0.0)
+
+
+class TransformerSession:
+    """A batch of episodes answered together; see ``rollouts.types.Session``.
+
+    Each episode draws from a stream of its own, so what it draws does not depend on who else is in the batch.
+
+    Args:
+        model: who answers.
+        conversation: how requests become tokens.
+        constrained: only admissible commands.
+        max_response_tokens: limit of a free response, end of sequence included.
+        seed: fixes every draw, together with the request's key.
+        temperature: 0 is greedy; log-probabilities are then those at temperature 1.
+    """
+
+    def __init__(
+        self,
+        model: PackedModel,
+        conversation: Conversation,
+        *,
+        constrained: bool,
+        max_response_tokens: int,
+        seed: Sequence[int],
+        temperature: float,
+    ) -> None:
+        self._model = model
+        self._conversation = conversation
+        self._constrained = constrained
+        self._limit = max_response_tokens
+        self._seed = tuple(seed)
+        self._temperature = temperature
+        self._cache = RaggedCache()
+        self._unseen: dict[int, list[int]] = {}
+        self._streams: dict[int, np.random.Generator] = {}
+
+    def respond(self, requests: Sequence[Request]) -> list[Response]:
+        """One response per request, in order."""
+        rows = self._open(requests)
+        with torch.no_grad():
+            writing = [row for row in rows if not self._done(row)]
+            while writing:
+                draws = np.array([self._stream(row.request.key).random() for row in writing])
+                choices = [tuple(row.node.children) for row in writing if row.node is not None]
+                drawn = draw(self._forward(writing), choices or None, self._temperature, draws)
+                for place, (row, token, logprob, entropy) in enumerate(zip(writing, *drawn, strict=True)):
+                    row.take(token, choices[place] if choices else (), logprob, entropy)
+                    row.take_forced()
+                writing = [row for row in writing if not self._done(row)]
+        return [self._close(row) for row in rows]
+
+    def finish(self, key: int) -> None:
+        """The episode ended; its cache row is free."""
+        self._cache.drop(key)
+        self._unseen.pop(key, None)
+        self._streams.pop(key, None)
+
+    def _stream(self, key: int) -> np.random.Generator:
+        if key not in self._streams:
+            self._streams[key] = np.random.default_rng((*self._seed, key))
+        return self._streams[key]
+
+    def _open(self, requests: Sequence[Request]) -> list[_Row]:
+        rows = []
+        for request, prompt in zip(requests, self._conversation.prompts(requests), strict=True):
+            if request.key in self._unseen:
+                feed = self._unseen.pop(request.key)
+            else:
+                context = self._conversation.context(request.goal, request.history, request.horizon)
+                feed = [token for chunk in context for token in chunk.tolist()]
+            node = None
+            if self._constrained:
+                codec = self._conversation.codec
+                node = build_trie({command: codec.response(command) for command in request.admissible})
+            row = _Row(request, prompt, feed + prompt.tolist(), node)
+            row.take_forced()
+            rows.append(row)
+        return rows
+
+    def _done(self, row: _Row) -> bool:
+        if row.node is not None:
+            return not row.node.children
+        return bool(row.response) and (
+            row.response[-1] == self._conversation.codec.eos or len(row.response) >= self._limit
+        )
+
+    def _forward(self, rows: Sequence[_Row]) -> Tensor:
+        """Feed what the cache has not seen; logits ``[rows, V]`` of the next token."""
+        counts = [len(row.feed) for row in rows]
+        layout = self._cache.extend([row.request.key for row in rows], counts)
+        tokens = torch.tensor([token for row in rows for token in row.feed])
+        for row in rows:
+            row.feed = []
+        return self._model.logits(tokens, layout.positions(), layout, torch.tensor(counts).cumsum(0) - 1)
+
+    def _close(self, row: _Row) -> Response:
+        key = row.request.key
+        if self._conversation.template.append_only:
+            self._unseen[key] = row.feed
+        else:
+            self._cache.drop(key)
+        choices = None
+        if self._constrained:
+            start = np.cumsum([0, *map(len, row.allowed)], dtype=np.int32)
+            choices = Choices(np.array([token for allowed in row.allowed for token in allowed], dtype=np.int32), start)
+        record = TokenRecord(
+            prompt=row.prompt,
+            response=np.array(row.response, dtype=np.int32),
+            choices=choices,
+            temperature=self._temperature or 1.0,
+            continues=self._conversation.continues(row.request),
+        )
+        codec = self._conversation.codec
+        text = row.node.command if row.node is not None else codec.text(row.response)
+        assert text is not None
+        return Response(
+            text=text,
+            logprobs=tuple(row.logprobs),
+            entropy=sum(row.entropies) / len(row.entropies),
+            record=record,
+            truncated=row.response[-1] != codec.eos,
+        )
+
+
+def draw(
+    logits: Tensor, allowed: Sequence[Sequence[int]] | None, temperature: float, uniform: FloatArray
+) -> tuple[list[int], list[float], list[float]]:
+    """Draw one token a row by inverting its cumulative distribution at ``uniform[row]``.
+
+    Args:
+        logits: ``[R, V]``.
+        allowed: token ids each row may choose from; None for all.
+        temperature: of the softmax over the allowed tokens; 0 takes the most likely one.
+        uniform: ``[R]`` numbers in [0, 1).
+
+    Returns:
+        Tokens, their log-probabilities, and the entropies (nats) of the distributions, per row; at temperature 0 the
+        latter two are those of temperature 1.
+    """
+    columns = None
+    scores = logits.float() / (temperature or 1.0)
+    if allowed is not None:
+        columns, inside = pad_choices(allowed)
+        scores = scores.gather(1, columns.to(scores.device)).masked_fill(~inside.to(scores.device), -torch.inf)
+    logprobs = torch.log_softmax(scores, dim=-1)
+    probabilities = logprobs.exp()
+    entropy = -(probabilities * logprobs).nan_to_num(0.0).sum(-1)
+    if temperature == 0:
+        place = scores.argmax(-1)
+    else:
+        cumulative = probabilities.double().cumsum(-1)
+        wanted = torch.from_numpy(uniform).to(scores.device) * cumulative[:, -1]
+        place = torch.searchsorted(cumulative, wanted[:, None], right=True)[:, 0]
+        place = torch.minimum(place, torch.isfinite(scores).sum(-1) - 1)
+    chosen = logprobs.gather(1, place[:, None])[:, 0]
+    tokens = place if columns is None else columns.to(place.device).gather(1, place[:, None])[:, 0]
+    return tokens.tolist(), chosen.tolist(), entropy.tolist()
+
+
+def pad_choices(allowed: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Ragged lists as columns ``[R, A]`` (padding repeats the first) and a mask of the real ones."""
+    width = max(map(len, allowed))
+    columns = torch.tensor([[*row, *[row[0]] * (width - len(row))] for row in allowed])
+    inside = torch.arange(width) < torch.tensor([len(row) for row in allowed])[:, None]
+    return columns, inside

@@ -1,0 +1,152 @@
+"""The neural policy: a causal language model that answers turns and learns from credit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from stepcredit.core.credit import FloatArray
+from stepcredit.core.errors import OptionError
+from stepcredit.policy import supervised
+from stepcredit.policy.checkpoint import load_policy, save_policy
+from stepcredit.policy.conversation import Conversation
+from stepcredit.policy.generation import TransformerSession
+from stepcredit.policy.model import PackedModel, load_model
+from stepcredit.policy.optimizer import Optimizer
+from stepcredit.policy.settings import ImitateSettings, Replay, UpdateSettings
+from stepcredit.policy.tokens import Codec
+from stepcredit.policy.update import Updater
+from stepcredit.rollouts.prompts import PromptTemplate
+from stepcredit.rollouts.types import Rollout
+
+
+class TransformerPolicy:
+    """A causal language model of the transformers family as a policy; see ``rollouts.types.Policy``.
+
+    Args:
+        model: the model; every parameter that requires a gradient is trained.
+        tokenizer: its tokenizer, chat template included where it has one.
+        template: how a request becomes a message.
+        constrained: True: only admissible commands, through a token trie, and log-probabilities renormalised over the
+            allowed next tokens. False: any text.
+        max_response_tokens: token limit of a free response, end of sequence included.
+    """
+
+    def __init__(
+        self,
+        model: PackedModel,
+        tokenizer: Any,
+        template: PromptTemplate,
+        *,
+        constrained: bool = True,
+        max_response_tokens: int = 64,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.conversation = Conversation(template, Codec(tokenizer))
+        self.constrained = constrained
+        self.max_response_tokens = max_response_tokens
+        self.optimizer = Optimizer(model.module)
+        self._reference: PackedModel | None = None
+
+    @classmethod
+    def from_folder(cls, name: str | Path, template: PromptTemplate, **options: Any) -> Self:
+        """The policy of a model folder or hub name; ``options`` are those of the class.
+
+        Raises:
+            InputError: no such folder or name, no model or no tokenizer in it.
+            OptionError: a model that cannot run on packed rows.
+        """
+        model, tokenizer = load_model(name)
+        return cls(model, tokenizer, template, **options)
+
+    def session(self, seed: Sequence[int], *, temperature: float = 1.0) -> TransformerSession:
+        """Start answering a batch of episodes; the same seed, requests and weights give the same bits.
+
+        Raises:
+            OptionError: a negative temperature.
+        """
+        if not temperature >= 0:
+            raise OptionError(f"The temperature is {temperature}; expected 0 (greedy) or more.")
+        return TransformerSession(
+            self.model,
+            self.conversation,
+            constrained=self.constrained,
+            max_response_tokens=self.max_response_tokens,
+            seed=seed,
+            temperature=temperature,
+        )
+
+    def update(
+        self,
+        rollouts: Sequence[Rollout],
+        advantage: FloatArray,
+        settings: UpdateSettings,
+        seed: Sequence[int],
+        replay: Replay | None = None,
+    ) -> dict[str, float]:
+        """``settings.epochs`` passes over the rollouts in shuffled minibatches, one AdamW step each.
+
+        Args:
+            rollouts: episodes this policy played; their responses carry its token records.
+            advantage: ``[N]`` per turn in rollout order; NaN turns contribute nothing, not even to a divisor.
+            settings: the objective and its step.
+            seed: fixes the order of the minibatches.
+            replay: demonstrations whose imitation loss is added with ``settings.imitation_coef``.
+
+        Returns:
+            Means over steps: ``loss``, ``imitation_loss``, ``grad_norm`` (before clipping). Means over response tokens:
+            ``clip_share``, ``approx_kl`` (ρ − 1 − log ρ), ``entropy``. ``ratio_deviation``: greatest |ρ − 1| before the
+            first step. ``turns``, ``tokens``: active turns and their response tokens. ``skipped_steps``: steps left out
+            because loss or gradient was not finite.
+
+        Raises:
+            InputError: an advantage count that is not the turn count, or a response without token record.
+            OptionError: a reference penalty without reference policy.
+        """
+        if settings.objective.penalty_coef and self._reference is None:
+            raise OptionError("A reference penalty needs a reference policy; call set_reference first.")
+        updater = Updater(self.model, self.optimizer, self.conversation, settings, self._reference)
+        return updater.run(rollouts, advantage, seed, replay)
+
+    def imitate(
+        self, rollouts: Sequence[Rollout], weight: FloatArray, settings: ImitateSettings, seed: Sequence[int]
+    ) -> dict[str, float]:
+        """One epoch of supervised learning over demonstrations in shuffled minibatches.
+
+        Args:
+            rollouts: demonstrations; ``Response.text`` is what is to be said.
+            weight: ``[N]`` per turn in rollout order; 0 masks a turn out of the loss, its tokens stay context.
+            settings: the step.
+            seed: fixes the order of the minibatches.
+
+        Returns:
+            ``imitation_loss``, ``response_nll`` (mean −log π of response tokens, nats), ``grad_norm``: means over
+            steps; ``tokens``: input tokens; ``skipped_steps``.
+
+        Raises:
+            InputError: a weight count that is not the turn count.
+        """
+        return supervised.imitate(self.model, self.optimizer, self.conversation, rollouts, weight, settings, seed)
+
+    def set_reference(self, folder: Path) -> None:
+        """Compare reference penalties with the model saved in a folder (by ``save``, or any model folder)."""
+        model, _ = load_model(folder, device=str(self.model.device))
+        self._reference = model
+
+    def save(self, folder: Path) -> None:
+        """Write model, tokenizer and optimiser; the folder is an ordinary model folder too.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        save_policy(folder, self.model, self.tokenizer, self.optimizer)
+
+    def load(self, folder: Path) -> None:
+        """Restore weights and optimiser bit by bit.
+
+        Raises:
+            CheckpointError: the folder cannot be read or belongs to another model.
+        """
+        load_policy(folder, self.model, self.optimizer)

@@ -1,0 +1,160 @@
+"""The recipe: every knob of ``stepcredit train``, flat and with its unit; TOML and command line share names."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stepcredit.core.errors import InputError, OptionError, unknown_name
+from stepcredit.credit.catalogue import parse_options
+from stepcredit.environments.catalogue import ENVIRONMENTS
+from stepcredit.policy.settings import Objective, find_objective
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class TrainConfig(BaseModel):
+    """A training recipe. Defaults train the tiny model in the household.
+
+    Unknown keys are refused with the nearest known name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: Count = Field(0, description="fixes tasks, draws and initial weights")
+
+    # What is played.
+    environment: str = Field("household", description="name in `stepcredit envs`")
+    environment_options: dict[str, Any] = Field(default_factory=dict, description="options of the environment")
+    train_split: str = Field("train", description="split that training draws its tasks from")
+    eval_splits: tuple[str, ...] = Field(
+        (), description="splits evaluated before, during and after; no choice sees them"
+    )
+
+    # Who plays.
+    model: str = Field("tiny", description="`tiny`, `linear`, a folder or a hub name")
+    response_format: Literal["action", "think-action"] = Field("action", description="what a response looks like")
+    prompt: str = Field("compact", description="built-in template name or a template file")
+    history: Count = Field(2, description="past turns a re-rendered prompt shows, turns")
+    constrained: bool = Field(True, description="decode only admissible commands")
+    max_response_tokens: Positive = Field(64, description="token limit of a free response")
+
+    # Supervised start on expert demonstrations.
+    demonstrations: dict[str, Count] = Field(default_factory=dict, description="games per family; empty: no start")
+    demonstration_noise: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.2, description="share of random commands, masked"
+    )
+    imitation_epochs: Count = Field(40, description="passes over the demonstrations at most")
+    imitation_target: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0, description="stop the start at this success on demonstrated families"
+    )
+    imitation_check_every: Positive = Field(5, description="epochs between looks at that success")
+    imitation_learning_rate: Rate = Field(2e-3, description="AdamW learning rate of the start")
+    imitation_weight: NonNegative = Field(0.0, description="weight of replayed demonstrations in every update")
+
+    # Credit.
+    method: str = Field("gigpo", description="name in `stepcredit methods`")
+    method_options: dict[str, Any] = Field(default_factory=dict, description="options of the method")
+
+    # One update.
+    updates: Count = Field(60, description="updates in all")
+    tasks_per_update: Positive = Field(16, description="tasks")
+    group_size: Positive = Field(8, description="episodes a task")
+    horizon: Positive = Field(30, description="turns an episode may take")
+    temperature: Rate = Field(1.0, description="sampling temperature while training")
+    success_reward: Rate = Field(10.0, description="training reward of a success")
+    invalid_penalty: NonNegative = Field(0.1, description="cost of an invalid response, reward units")
+    learning_rate: Rate = Field(5e-4, description="AdamW learning rate of the first update")
+    final_learning_rate: NonNegative = Field(1e-4, description="of the last update, linear in between")
+    epochs: Positive = Field(2, description="passes over an update's episodes")
+    minibatch: Positive = Field(32, description="episodes an optimiser step")
+    objective: str = Field("gigpo", description="policy objective by name, see docs/policy")
+    objective_options: dict[str, Any] = Field(default_factory=dict, description="fields of the objective to replace")
+    max_grad_norm: Rate = Field(1.0, description="gradients are clipped to this norm")
+
+    # Evaluation and the run folder.
+    also_evaluate: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="label → {split, horizon, environment options…}: other games, evaluated alike"
+    )
+    control_epochs: Count = Field(
+        0, description="imitation epochs of the control: the start policy, given these instead of updates"
+    )
+    eval_every: Count = Field(20, description="updates between evaluations; 0: only before and after")
+    eval_tasks: Positive = Field(120, description="tasks a split and evaluation, at most")
+    eval_temperature: NonNegative = Field(0.4, description="sampling temperature while evaluating")
+    checkpoint_every: Positive = Field(1, description="updates between checkpoints")
+
+
+def load_config(recipe: Path | None, overrides: Mapping[str, Any]) -> TrainConfig:
+    """A recipe file with single values replaced.
+
+    Args:
+        recipe: TOML file; None for the defaults.
+        overrides: key → value; a table merges into the recipe's table.
+
+    Raises:
+        InputError: the file cannot be read or is not TOML.
+        OptionError: an unknown key or a value that does not fit.
+    """
+    values: dict[str, Any] = {}
+    if recipe is not None:
+        try:
+            values = tomllib.loads(recipe.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"Cannot read the recipe {str(recipe)!r}: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"The recipe {str(recipe)!r} is not valid TOML: {error}.") from None
+    for key, value in overrides.items():
+        old = values.get(key)
+        values[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    return make_config(values)
+
+
+def make_config(values: Mapping[str, Any]) -> TrainConfig:
+    """A checked configuration from plain values.
+
+    Raises:
+        OptionError: an unknown key or a value that does not fit; one sentence naming the key.
+    """
+    for key in values:
+        if key not in TrainConfig.model_fields:
+            raise unknown_name("recipe key", key, TrainConfig.model_fields)
+    try:
+        config = TrainConfig(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise OptionError(f"Recipe key {key!r}: got {first['input']!r}; {_lower(first['msg'])}.") from None
+    if config.environment not in ENVIRONMENTS:
+        raise unknown_name("environment", config.environment, ENVIRONMENTS)
+    parse_options(config.method, {name: str(value) for name, value in config.method_options.items()})
+    config_objective(config)
+    return config
+
+
+def config_objective(config: TrainConfig) -> Objective:
+    """The recipe's objective: the named one with its options replaced.
+
+    Raises:
+        OptionError: no such objective or option, or a value that does not fit.
+    """
+    known = {field.name for field in dataclasses.fields(Objective)}
+    for name in config.objective_options:
+        if name not in known:
+            raise unknown_name("objective option", name, known)
+    options: dict[str, Any] = {
+        name: None if value == "off" else value for name, value in config.objective_options.items()
+    }
+    return dataclasses.replace(find_objective(config.objective), **options)
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

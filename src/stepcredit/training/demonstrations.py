@@ -1,0 +1,93 @@
+"""Expert demonstrations: what the supervised start learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from stepcredit.core.credit import FloatArray
+from stepcredit.core.episodes import Episode, Turn
+from stepcredit.core.errors import OptionError
+from stepcredit.environments.protocol import Task, TaskSuite
+from stepcredit.rollouts.types import Response, Rollout
+
+
+def choose_demonstrated(suite: TaskSuite, split: str, wanted: Mapping[str, int]) -> list[Task]:
+    """The first ``wanted[family]`` tasks of each family, in the split's order.
+
+    Raises:
+        OptionError: a family that the split does not have, or fewer tasks than wanted.
+    """
+    chosen: list[Task] = []
+    tasks = suite.tasks(split)
+    for family, count in wanted.items():
+        found = [task for task in tasks if task.family == family][:count]
+        if len(found) < count:
+            known = ", ".join(sorted({task.family for task in tasks}))
+            raise OptionError(
+                f"{count} demonstrations of {family!r} wanted, but split {split!r} has {len(found)}; "
+                f"its families are {known}."
+            )
+        chosen.extend(found)
+    return chosen
+
+
+def demonstrate(
+    suite: TaskSuite, tasks: Sequence[Task], *, noise: float, horizon: int, seed: Sequence[int]
+) -> tuple[list[Rollout], FloatArray]:
+    """Let the expert play each task once, now and then interrupted by a random command that it must recover from.
+
+    Args:
+        suite: the environment.
+        tasks: what to play.
+        noise: probability that a turn executes a random admissible command instead of the expert's.
+        horizon: turns at most; a demonstration that does not succeed within them is left out.
+        seed: fixes the random commands.
+
+    Returns:
+        Successful rollouts (responses without token record) and one weight per turn in rollout order: 1 for the
+        expert's commands, 0 for random ones, which are seen but not learnt.
+    """
+    rollouts: list[Rollout] = []
+    weights: list[float] = []
+    for number, task in enumerate(tasks):
+        rng = np.random.default_rng([*seed, number])
+        rollout, own = _play(suite, task, noise=noise, horizon=horizon, rng=rng)
+        if rollout.episode.success:
+            rollouts.append(rollout)
+            weights.extend(own)
+    return rollouts, np.array(weights, dtype=np.float64)
+
+
+def _play(
+    suite: TaskSuite, task: Task, *, noise: float, horizon: int, rng: np.random.Generator
+) -> tuple[Rollout, list[float]]:
+    environment = suite.make(task)
+    expert = suite.expert(environment)
+    observation, info = environment.reset()
+    turns: list[Turn] = []
+    weights: list[float] = []
+    while len(turns) < horizon and not info["won"]:
+        wanted = expert.act()
+        if wanted is None:
+            break
+        random = bool(info["admissible"]) and rng.random() < noise
+        command = info["admissible"][int(rng.integers(len(info["admissible"])))] if random else wanted
+        seen, admissible = observation, tuple(info["admissible"])
+        observation, reward, terminated, truncated, info = environment.step(command)
+        turns.append(Turn(seen, command, reward=reward, extra={"admissible": admissible}))
+        weights.append(0.0 if random and command != wanted else 1.0)
+        if terminated or truncated:
+            break
+    environment.close()
+    episode = Episode(
+        task=task.id,
+        episode=f"{task.id}#demonstration",
+        turns=tuple(turns),
+        final_observation=observation,
+        success=info["won"],
+        stop="won" if info["won"] else "lost",
+    )
+    responses = tuple(Response(turn.action, (), 0.0) for turn in turns)
+    return Rollout(episode, task.goal, responses), weights

@@ -1,0 +1,211 @@
+"""The run folder: nothing half-written is ever read as whole, and a kill at any moment loses at most one update.
+
+    RUN/config.json            the resolved recipe
+    RUN/metrics.jsonl          one line per imitation epoch, update and evaluation; same seed, same bytes
+    RUN/timing.jsonl           seconds per stage of every update (never bit-equal, so apart from the metrics)
+    RUN/rollouts/000001.jsonl.gz   the episodes of every update
+    RUN/evaluations/*.jsonl.gz     the episodes of every evaluation
+    RUN/checkpoints/000001/    policy, optimiser and progress after that step; the newest two are kept
+
+Files are written beside their place and renamed into it. A checkpoint's folder is renamed last, after the metrics line
+of its step; resuming therefore drops metrics lines that are newer than the checkpoint and computes them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from stepcredit.core.errors import CheckpointError
+from stepcredit.core.files import write_episodes
+from stepcredit.rollouts.types import Rollout
+
+KEEP = 2
+"""Checkpoints kept: the newest, and one before it in case the disk lied about the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: the number of finished steps of each stage. ``step`` orders checkpoints."""
+
+    imitation_epochs: int = 0
+    imitation_done: bool = False
+    updates: int = 0
+
+    @property
+    def step(self) -> int:
+        """Finished steps of all stages together."""
+        return self.imitation_epochs + int(self.imitation_done) + self.updates
+
+
+class RunFolder:
+    """One run's folder, locked while open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self.path / "lock")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    # Configuration.
+
+    @property
+    def config_file(self) -> Path:
+        """The resolved recipe."""
+        return self.path / "config.json"
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Store the resolved recipe of a new run.
+
+        Raises:
+            CheckpointError: the folder already holds a run.
+        """
+        if self.config_file.exists():
+            raise CheckpointError(
+                f"{str(self.path)!r} already holds a run; continue it with --resume, or choose another --out."
+            )
+        _write_text(self.config_file, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+    def read_config(self) -> dict[str, Any]:
+        """The resolved recipe of an existing run.
+
+        Raises:
+            CheckpointError: no run here, or its recipe cannot be read.
+        """
+        try:
+            config: dict[str, Any] = json.loads(self.config_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise CheckpointError(f"{str(self.path)!r} holds no run: config.json is missing.") from None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"Cannot read {str(self.config_file)!r}: {error}.") from None
+        return config
+
+    # Metrics.
+
+    def log(self, line: Mapping[str, Any], *, name: str = "metrics") -> None:
+        """Append one line to ``metrics.jsonl`` (or ``NAME.jsonl``)."""
+        with (self.path / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def metrics(self, name: str = "metrics") -> list[dict[str, Any]]:
+        """All whole lines of ``metrics.jsonl`` (or ``NAME.jsonl``); a line cut short by a kill is left out."""
+        file = self.path / f"{name}.jsonl"
+        if not file.exists():
+            return []
+        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def forget_after(self, step: int) -> None:
+        """Drop lines newer than a checkpoint's step: they will be computed again, each exactly once."""
+        for name in ("metrics", "timing"):
+            file = self.path / f"{name}.jsonl"
+            if file.exists():
+                kept = [line for line in self.metrics(name) if line["step"] <= step]
+                _write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+
+    # Rollouts.
+
+    def write_rollouts(self, name: str, rollouts: Sequence[Rollout]) -> Path:
+        """Store episodes as ``RUN/NAME.jsonl.gz``."""
+        file = self.path / f"{name}.jsonl.gz"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_episodes(file, (rollout.episode for rollout in rollouts))
+        return file
+
+    # Checkpoints.
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def checkpoints(self) -> list[Path]:
+        """Whole checkpoints, oldest first."""
+        if not self._checkpoints.is_dir():
+            return []
+        return sorted(folder for folder in self._checkpoints.iterdir() if folder.name.isdigit())
+
+    def save(self, progress: Progress, save_policy: Callable[[Path], None]) -> None:
+        """Write a checkpoint; the previous one stays until the new one is whole.
+
+        Raises:
+            CheckpointError: the disk refuses (full, read-only); earlier checkpoints are intact.
+        """
+        final = self._checkpoints / f"{progress.step:06d}"
+        partial = self._checkpoints / f"{final.name}.partial"
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            save_policy(partial)
+            _write_text(partial / "progress.json", json.dumps(asdict(progress)) + "\n")
+            for file in sorted(partial.rglob("*")):
+                if file.is_file():
+                    _sync(file)
+            if final.exists():
+                shutil.rmtree(final)
+            partial.rename(final)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            reason = error.strerror or error
+            raise CheckpointError(
+                f"Cannot write the checkpoint {str(final)!r}: {reason}; earlier checkpoints are intact."
+            ) from error
+        for old in self.checkpoints()[:-KEEP]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def latest(self) -> tuple[Progress, Path] | None:
+        """Progress and folder of the newest whole checkpoint; None in a run that has none yet."""
+        for folder in reversed(self.checkpoints()):
+            with suppress(OSError, ValueError, TypeError):
+                return Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8"))), folder
+        return None
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """A temporary path beside ``file`` that takes its place when the block ends well, and vanishes when it does not."""
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_text(file: Path, text: str) -> None:
+    with _replacing(file) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _lock(file: Path) -> IO[str]:
+    """Hold the folder for this process; the system releases the lock when the process ends, however it ends."""
+    import fcntl  # POSIX only; reading files must work without it
+
+    opened = file.open("w")
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        opened.close()
+        raise CheckpointError(f"{str(file.parent)!r} is in use by another training; choose another --out.") from None
+    return opened
