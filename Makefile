@@ -1,10 +1,12 @@
 # Every verb sets itself up: the first one makes .venv and installs what the project needs (scripts/setup says what).
 #
-#   ARGS='--updates 20'    options of the verb, e.g. make train ARGS='--updates 20', make test ARGS='-k gigpo'
+#   RECIPE=FILE.toml       what make train trains; empty for the defaults of stepcredit train
+#   ARGS='…'               options of the verb: make train ARGS='--updates 20', make test ARGS='-k gigpo'
 #   PYTHON=python3.12      another interpreter for .venv, 3.11 or newer
 #   TORCH='torch==X …'     another torch requirement for .venv, pip options included
 
 READY := .venv/.ready
+RECIPE ?= examples/recipes/household-tiny.toml
 
 export PYTHON TORCH
 
@@ -20,7 +22,7 @@ $(READY): pyproject.toml requirements/constraints.txt scripts/setup
 	scripts/setup
 
 train: $(READY) ## train the tiny agent and print success by family, before and after
-	.venv/bin/stepcredit train $(ARGS)
+	.venv/bin/stepcredit train $(RECIPE) $(ARGS)
 
 test: check ## everything that must hold: scripts/check, then the test suite
 	scripts/test $(ARGS)

@@ -1,11 +1,13 @@
-"""What the documentation computes while it is built: the navigation by folders and the worked examples of the methods.
+"""What the documentation computes while it is built.
 
 * A navigation entry ``Title: folder/`` of mkdocs.yml becomes all pages of that folder, ``index.md`` first.
 * ``<!-- example: NAME -->`` in a page becomes the worked example of method NAME, computed by ``docs_examples``.
+* ``<!-- recipe keys -->`` becomes the table of all recipe keys.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,10 @@ from typing import Any
 import docs_examples  # mkdocs puts this folder on the path while it loads the hook
 from mkdocs.config.defaults import MkDocsConfig
 
+from stepcredit.training.config import TrainConfig
+
 EXAMPLE = re.compile(r"<!-- example: (\w+) -->")
-
-
-def pages(docs: Path, folder: str) -> list[str]:
-    """Pages of a folder relative to ``docs``, by name, its index first."""
-    found = sorted((docs / folder).glob("*.md"), key=lambda page: (page.name != "index.md", page.name))
-    return [page.relative_to(docs).as_posix() for page in found]
+RECIPE_KEYS = "<!-- recipe keys -->"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -34,5 +33,21 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the worked examples in."""
-    return EXAMPLE.sub(lambda match: docs_examples.example(match[1]), markdown)
+    """Put the computed parts in."""
+    markdown = EXAMPLE.sub(lambda match: docs_examples.example(match[1]), markdown)
+    return markdown.replace(RECIPE_KEYS, recipe_keys()) if RECIPE_KEYS in markdown else markdown
+
+
+def pages(docs: Path, folder: str) -> list[str]:
+    """Pages of a folder relative to ``docs``, by name, its index first."""
+    found = sorted((docs / folder).glob("*.md"), key=lambda page: (page.name != "index.md", page.name))
+    return [page.relative_to(docs).as_posix() for page in found]
+
+
+def recipe_keys() -> str:
+    """All recipe keys with default and meaning, a Markdown table."""
+    rows = ["| key | default | meaning |", "| --- | --- | --- |"]
+    for key, field in TrainConfig.model_fields.items():
+        default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
+        rows.append(f"| `{key}` | `{default}` | {field.description} |")
+    return "\n".join(rows)

@@ -72,7 +72,8 @@ def draw_pool(revisited: BoolArray, size: int, rng: np.random.Generator) -> NDAr
 def selection_weights(utility: FloatArray, *, exploration: float, temperature: float) -> FloatArray:
     """``[M]`` ε/M + (1 − ε)·softmax(U/T); sums to 1."""
     raised = np.exp((utility - utility.max()) / temperature)
-    return exploration / len(utility) + (1 - exploration) * raised / raised.sum()
+    weight: FloatArray = exploration / len(utility) + (1 - exploration) * raised / raised.sum()
+    return weight
 
 
 def draw_without_replacement(weight: FloatArray, size: int, rng: np.random.Generator) -> NDArray[np.int64]:

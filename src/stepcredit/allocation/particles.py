@@ -153,7 +153,7 @@ def _split_clusters(counts: ClusterCounts, candidates: int) -> _Pieces:
     kinds, kind = np.unique(marks[:, marks[:-1].any(axis=0)], axis=1, return_inverse=True)
     lengths = ((high - low) * weight[cluster])[marks[:-1].any(axis=0)]
     return _Pieces(
-        length=np.bincount(kind.ravel(), weights=lengths, minlength=kinds.shape[1]),
+        length=np.bincount(kind.ravel(), weights=lengths, minlength=kinds.shape[1]).astype(np.float64),
         current=kinds[-1].astype(np.bool_),
         in_success=kinds[:candidates].astype(np.float64),
         in_failure=kinds[candidates:-1].astype(np.float64),

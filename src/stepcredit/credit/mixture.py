@@ -27,7 +27,7 @@ def gaca(
     alpha: Annotated[float, Range(0), "sensitivity α of the weight to criticality; 0 fixes it at λ0"] = 0.5,
     gamma: Gamma = 0.95,
     normalize: NormalizeOption = "mean_std",
-    step: Annotated[str, "step term: state_groups, or any method that has one"] = OWN_STEP,
+    step: Annotated[str, "step term: state_groups, or a method that has one, as in graft:lam=0.8"] = OWN_STEP,
     penalty_in_step: PenaltyInStep = False,
     shuffle_scores: Annotated[int | None, Range(0), "control: seed of a permutation of scores in each episode"] = None,
     score: Annotated[Literal["nll", "nll+return"], "criticality score; nll+return is an ablation"] = "nll",
@@ -42,8 +42,8 @@ def gaca(
 
     A^E is ``grpo`` over turns. A^S (``step="state_groups"``) normalises ĝ within (task, state) with divisor n − 1; a
     state visited once is compared with ĝ over *all* turns of its task group instead, so that it keeps a signal.
-    ``step`` may name any catalogue method with a ``step`` component, which then runs with its own defaults; ``gamma``
-    and ``penalty_in_step`` concern the own step term only.
+    ``step`` may name any catalogue method with a ``step`` component, with its options after a colon
+    (``graft:lam=0.8``); ``gamma`` and ``penalty_in_step`` concern the own step term only.
 
     Controls: a fixed weight (``alpha=0``, ``lambda0=x``: needs no ``nll``; 0 and 1 are pure episode and pure step
     credit); ``shuffle_scores=seed``, which permutes H among an episode's own turns; ``score="nll+return"``, where
@@ -83,9 +83,9 @@ def _step_with_fallback(turns: Turns, values: FloatArray, normalize: Normalize) 
 
 def _inner_step(turns: Turns, name: str) -> Credit:
     """Credit of the named method, which must have a step term."""
-    from stepcredit.credit.catalogue import assign  # the catalogue lists this file's method, so it is imported late
+    from stepcredit.credit.catalogue import assign_spelled  # the catalogue lists this file, so it is imported late
 
-    credit = assign(turns, name)
+    credit = assign_spelled(turns, name, "step")
     if "step" not in credit.components:
         raise OptionError(f"Option 'step': method {name!r} has no step term; expected {OWN_STEP} or a step method.")
     return credit

@@ -1,8 +1,8 @@
 """Credit on physical trees: what followed from the same occurrence, not merely from an equal-looking state.
 
-``N`` turns, ``E`` episodes (one leaf each), ``Z`` occurrences, ``S`` segments. A turn is an edge from the occurrence it
-leaves to the one it reaches; a *split* is an occurrence that two or more turns leave, which only branches make. Every
-row of a batch is one edge, so prefix turns that several paths share stand, and are credited, once.
+``N`` turns, ``E`` episodes (one leaf each), ``S`` segments, ``H`` sibling groups. A turn is an edge from the occurrence
+it leaves to the one it reaches; a *split* is an occurrence that two or more turns leave, which only branches make.
+Every row of a batch is one edge, so prefix turns that several paths share stand, and are credited, once.
 """
 
 from __future__ import annotations
@@ -21,126 +21,138 @@ from stepcredit.credit.diagnostics import build_credit, describe_groups, quantil
 from stepcredit.credit.groups import episode_returns, group_means, joint_groups, normalize_groups
 from stepcredit.credit.method import Gamma, Range, Weight
 
-
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """The turns of a forest, deepest first, siblings side by side, so that values are backed up without recursion.
-
-    Attributes:
-        row: ``[N]`` rows by falling depth, then by occurrence.
-        first: ``[Z]`` position in ``row`` of each internal occurrence's first child turn, in that order.
-        level: position in ``first`` at which each depth starts, and the end.
-        children: ``[N]`` turns that leave the row's occurrence, the row itself included.
-        ends: ``[N]`` bool: the turn ends its path.
-    """
-
-    row: NDArray[np.int64]
-    first: NDArray[np.int64]
-    level: NDArray[np.int64]
-    children: NDArray[np.int64]
-    ends: BoolArray
-
-    @classmethod
-    def from_turns(cls, turns: Turns) -> Levels:
-        """Order the turns of a batch."""
-        row = np.lexsort((turns.occurrence, -turns.depth))
-        first = np.flatnonzero(np.diff(turns.occurrence[row], prepend=-1))
-        level = np.flatnonzero(np.diff(turns.depth[row[first]], prepend=-1))
-        ends = np.zeros(len(turns), dtype=np.bool_)
-        ends[turns.last] = True
-        children = np.bincount(turns.occurrence)[turns.occurrence]
-        return cls(row, first, np.append(level, len(first)), children, ends)
-
-    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Rows of one depth, deepest first, and where among them each occurrence's child turns start."""
-        bound = np.append(self.first, len(self.row))
-        for begin, end in zip(self.level[:-1], self.level[1:], strict=True):
-            yield self.row[bound[begin] : bound[end]], bound[begin:end] - bound[begin]
-
-
-def back_up(turns: Turns, levels: Levels, leaf: FloatArray, weight: FloatArray, gamma: float = 1.0) -> FloatArray:
-    """``[N]`` value X of every turn: X = leaf[episode] for an episode's last turn, else γ·V(next occurrence).
-
-    V(h) = Σ_c w_c X(c) over the child turns of h, whose weights sum to 1. A convex sum lies between its terms and V is
-    held there, so that children of equal value give exactly that value.
-
-    Args:
-        leaf: ``[E]`` value of each path's end.
-        weight: ``[N]`` weight of each turn among its siblings.
-    """
-    value = np.empty(int(turns.occurrence.max(initial=-1)) + 1)
-    taken = leaf[turns.episode]
-    for row, first in levels:
-        inner = row[~levels.ends[row]]
-        taken[inner] = gamma * value[turns.next_occurrence[inner]]
-        x = taken[row]
-        total = np.add.reduceat(weight[row] * x, first)
-        held = np.clip(total, np.minimum.reduceat(x, first), np.maximum.reduceat(x, first))
-        value[turns.occurrence[row[first]]] = held
-    return taken
-
-
-def terminal_values(turns: Turns, levels: Levels, returns: FloatArray) -> FloatArray:
-    """``[N]`` V_term of the occurrence each turn reaches: R of the path at a leaf, else the mean R of its leaves."""
-    leaves = leaf_counts(turns, levels)
-    at_occurrence = np.bincount(turns.occurrence, weights=leaves)
-    return back_up(turns, levels, returns, leaves / at_occurrence[turns.occurrence])
-
-
-def leaf_counts(turns: Turns, levels: Levels) -> FloatArray:
-    """``[N]`` number of paths that go through each turn."""
-    count = np.empty(int(turns.occurrence.max(initial=-1)) + 1)
-    leaves = np.ones(len(turns))
-    for row, first in levels:
-        inner = row[~levels.ends[row]]
-        leaves[inner] = count[turns.next_occurrence[inner]]
-        count[turns.occurrence[row[first]]] = np.add.reduceat(leaves[row], first)
-    return leaves
+NO_GROUP = -1
+"""``below`` of a segment that ends at a leaf."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Runs of turns that get one trajectory credit: rows side by side in one episode.
+    """A forest cut into runs of turns without a split inside. Rows of a segment stand side by side in one episode.
 
-    A run starts at each child turn of a split and lasts to the next split or leaf; a root's turns above its first split
-    form one run too, which is compared with those of the other roots of its task.
+    A segment starts at each child turn of a split and lasts to the next split or leaf; a root's turns above its first
+    split make one too. Values change along a segment by discounting only, so whatever is backed up is backed up from
+    segment to segment: the work does not grow with the turns in between, and nothing recurses.
 
     Attributes:
-        head: ``[S]`` first row of each run.
-        run: ``[N]`` run of every row.
+        head, last: ``[S]`` first and last row.
+        of_turn: ``[N]`` segment of every row.
         mass: ``[S]`` number of turns.
-        above_splits: ``[S]`` bool: a root's run above its first split.
-        siblings: ``[S]`` runs with equal numbers are compared: children of one split, or roots of one task.
+        above_splits: ``[S]`` bool: no split at or above it.
+        siblings: ``[S]`` segments with equal numbers are compared: children of one split, or roots of one task.
+        below: ``[S]`` sibling group that the segment leads to, ``NO_GROUP`` at a leaf.
+        order: ``[S]`` segments by falling depth of their first turn, siblings side by side.
+        level: bounds of equal depths in ``order``.
     """
 
     head: NDArray[np.int64]
-    run: IntArray
+    last: NDArray[np.int64]
+    of_turn: IntArray
     mass: NDArray[np.int64]
     above_splits: BoolArray
     siblings: IntArray
+    below: IntArray
+    order: NDArray[np.int64]
+    level: NDArray[np.int64]
 
     @classmethod
-    def from_turns(cls, turns: Turns, levels: Levels) -> Segments:
-        """Cut a batch into runs. A branch's first turn always leaves a split, so no run crosses two episodes."""
-        starts = levels.children >= 2
+    def from_turns(cls, turns: Turns) -> Segments:
+        """Cut a batch. A branch's first turn always leaves a split, so no segment crosses two episodes."""
+        children = np.bincount(turns.occurrence)
+        starts = children[turns.occurrence] >= 2
         starts[turns.start[:-1]] = True
         head = np.flatnonzero(starts)
         mass = np.diff(head, append=len(turns))
-        above_splits = levels.children[head] < 2
-        occurrences = int(turns.occurrence.max(initial=-1)) + 1
-        siblings = joint_groups(np.where(above_splits, occurrences + turns.task[head], turns.occurrence[head]))
-        run = np.repeat(np.arange(len(head), dtype=np.int32), mass)
-        return cls(head, run, mass, above_splits, siblings)
+        last = head + mass - 1
+        above_splits = children[turns.occurrence[head]] < 2
+        siblings = joint_groups(np.where(above_splits, len(children) + turns.task[head], turns.occurrence[head]))
+        # What follows a segment inside its episode starts at the split that the segment leads to.
+        below = np.append(siblings[1:], NO_GROUP).astype(np.int32)
+        below[last == turns.last[turns.episode[head]]] = NO_GROUP
+        order = np.lexsort((siblings, -turns.depth[head]))
+        level = np.flatnonzero(np.diff(turns.depth[head[order]], prepend=-1))
+        return cls(
+            head=head,
+            last=last,
+            of_turn=np.repeat(np.arange(len(head), dtype=np.int32), mass),
+            mass=mass,
+            above_splits=above_splits,
+            siblings=siblings,
+            below=below,
+            order=order,
+            level=np.append(level, len(order)),
+        )
+
+    @property
+    def groups(self) -> int:
+        """Number of sibling groups H."""
+        return int(self.siblings.max(initial=-1)) + 1
+
+    def levels(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Segments that start at one depth, deepest first, and where among them each sibling group starts."""
+        for begin, end in zip(self.level[:-1], self.level[1:], strict=True):
+            segment = self.order[begin:end]
+            yield segment, np.flatnonzero(np.diff(self.siblings[segment], prepend=-1))
 
 
-def segment_credit(turns: Turns, levels: Levels, segments: Segments, returns: FloatArray) -> FloatArray:
-    """``[S]`` A_traj of every run: its score less the mean score of its siblings, each counting once.
+def back_up(
+    turns: Turns, segments: Segments, leaf: FloatArray, weight: FloatArray, gamma: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Values from the leaves up: X of every turn, and V of every sibling group's split.
 
-    Below a split S(h, c) = V_term(z) − mean P over the run, z its end. A root's run above its splits gets
+    X = leaf[episode] for an episode's last turn, else γ·V(next occurrence); V(h) = Σ_c w_c X(c) over the child turns of
+    h, V = X where one turn leaves. A convex sum lies between its terms and V is held there, so that children of equal
+    value give exactly that value.
+
+    Args:
+        leaf: ``[E]`` value of each path's end.
+        weight: ``[S]`` weight of each segment among its siblings, which sum to 1.
+
+    Returns:
+        X ``[N]`` and V ``[H]`` (of no meaning for groups of roots).
+    """
+    value = np.zeros(segments.groups)
+    end = leaf[turns.episode[segments.head]]
+    fall = gamma ** (segments.mass - 1)
+    for segment, first in segments.levels():
+        inner = segment[segments.below[segment] != NO_GROUP]
+        end[inner] = gamma * value[segments.below[inner]]
+        x = fall[segment] * end[segment]
+        total = np.add.reduceat(weight[segment] * x, first)
+        held = np.clip(total, np.minimum.reduceat(x, first), np.maximum.reduceat(x, first))
+        value[segments.siblings[segment[first]]] = held
+    if gamma == 1:
+        return end[segments.of_turn], value
+    left = segments.last[segments.of_turn] - np.arange(len(turns))
+    return gamma**left * end[segments.of_turn], value
+
+
+def terminal_values(turns: Turns, segments: Segments, returns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """V_term, the mean return R over the leaves below: ``[S]`` where each segment ends, ``[H]`` at each split."""
+    leaves = _leaf_counts(segments)
+    in_group = np.bincount(segments.siblings, weights=leaves)
+    reached, split = back_up(turns, segments, returns, leaves / in_group[segments.siblings])
+    return reached[segments.head], split
+
+
+def _leaf_counts(segments: Segments) -> FloatArray:
+    """``[S]`` number of paths that run through each segment."""
+    leaves, count = np.ones(len(segments.head)), np.zeros(segments.groups)
+    for segment, first in segments.levels():
+        inner = segment[segments.below[segment] != NO_GROUP]
+        leaves[inner] = count[segments.below[inner]]
+        count[segments.siblings[segment[first]]] = np.add.reduceat(leaves[segment], first)
+    return leaves
+
+
+def segment_credit(turns: Turns, segments: Segments, returns: FloatArray) -> FloatArray:
+    """``[S]`` A_traj of every segment: its score less the mean score of its siblings, each counting once.
+
+    Below a split S(h, c) = V_term(z) − mean P over the segment, z its end. A root's turns above its splits get
     S_b = R_b − mean P over all the root's own turns, less the mean over all roots of the task, split or not.
     """
-    reached = terminal_values(turns, levels, returns)[segments.head]
-    credit = normalize_groups(reached - group_means(turns.penalty, segments.run), segments.siblings, normalize="mean")
+    reached, _ = terminal_values(turns, segments, returns)
+    score = reached - group_means(turns.penalty, segments.of_turn)
+    credit = normalize_groups(score, segments.siblings, normalize="mean")
     roots = np.flatnonzero(turns.episode_parent == NO_EPISODE)
     cost = group_means(turns.penalty, turns.episode)
     of_root = np.zeros(len(returns))
@@ -148,12 +160,13 @@ def segment_credit(turns: Turns, levels: Levels, segments: Segments, returns: Fl
     return np.where(segments.above_splits, of_root[turns.episode[segments.head]], credit)
 
 
-def step_values(turns: Turns, levels: Levels, returns: FloatArray, gamma: float) -> FloatArray:
+def step_values(turns: Turns, segments: Segments, returns: FloatArray, gamma: float) -> FloatArray:
     """``[N]`` Q_i = T − P_i: T = R where the turn ends its path, else γ·V_γ(next occurrence).
 
     V_γ(h) is the mean T of the child turns of h.
     """
-    return back_up(turns, levels, returns, 1 / levels.children, gamma) - turns.penalty
+    equal = 1 / np.bincount(segments.siblings)[segments.siblings]
+    return back_up(turns, segments, returns, equal, gamma)[0] - turns.penalty
 
 
 def tsbpo(
@@ -184,16 +197,15 @@ def tsbpo(
 
     Source: TSBPO, tree credit and segment balance (off, or C = 6).
     """
-    levels = Levels.from_turns(turns)
-    segments = Segments.from_turns(turns, levels)
+    segments = Segments.from_turns(turns)
     returns = episode_returns(turns)
     weight = np.ones(len(segments.head))
     if balance_cap is not None:
         weight = balance_weights(segments.mass, segments.siblings, balance_cap)
-    trajectory = (weight * segment_credit(turns, levels, segments, returns))[segments.run]
-    q = step_values(turns, levels, returns, gamma)
+    trajectory = (weight * segment_credit(turns, segments, returns))[segments.of_turn]
+    q = step_values(turns, segments, returns, gamma)
     step = normalize_groups(q, turns.state, normalize="mean")
-    parts = {"trajectory": trajectory, "step": step, "weight": weight[segments.run]}
+    parts = {"trajectory": trajectory, "step": step, "weight": weight[segments.of_turn]}
     return build_credit(
         turns,
         trajectory + step_coef * step,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,6 +29,15 @@ class Option:
     annotation: Any
     default: Any
     meaning: str
+
+    @property
+    def type_name(self) -> str:
+        """The annotation in words."""
+        return _type_name(self.annotation)
+
+    def parse(self, text: str) -> Any:
+        """The value a command-line string stands for; a list's items are separated by commas."""
+        return self.check(text.split(",") if self.type_name.startswith("list") else text)
 
     def check(self, value: Any) -> Any:
         """The value as the suite gets it.
@@ -74,10 +85,27 @@ class EnvironmentEntry:
         return options
 
 
+def _type_name(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin is Literal:
+        return " | ".join(map(str, arguments))
+    if origin in (Union, UnionType):
+        return " | ".join(_type_name(one) for one in arguments if one is not NoneType)
+    if origin is Sequence:
+        return f"list of {_type_name(arguments[0])}"
+    return str(getattr(annotation, "__name__", annotation))
+
+
 ENVIRONMENTS = {
     "household": EnvironmentEntry(
         "ALFWorld's household tasks: six families, official or generated games",
         "stepcredit.environments.household.suite:HouseholdSuite",
+    ),
+    "shopping": EnvironmentEntry(
+        "WebShop: find the product a customer describes, choose its options, buy it; official or generated catalogue",
+        "stepcredit.environments.shopping.suite:ShoppingSuite",
     ),
 }
 """Every environment, by name."""

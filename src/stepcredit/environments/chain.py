@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from stepcredit.core.errors import OptionError, unknown_name
 from stepcredit.environments.protocol import Environment, Info, Task
@@ -58,13 +60,13 @@ class ChainEnvironment:
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Open a door; any other command changes nothing. Reward 1 for passing the last door."""
-        if action in self._commands and not self._ended:
-            if action == self.right_command:
-                self._place += 1
-            else:
-                self._fallen = self._mistake == "fall"
+        opened = action in self._commands and not self._ended
+        if opened and action == self.right_command:
+            self._place += 1
+        elif opened:
+            self._fallen = self._mistake == "fall"
         observation, info = self._look()
-        return observation, float(info["won"]), self._ended, False, info
+        return observation, float(opened and info["won"]), self._ended, False, info
 
     def close(self) -> None:
         """Nothing to release."""
@@ -113,17 +115,14 @@ class ChainExpert:
 
 
 class ChainSuite:
-    """Chains with seeded lamps.
+    """Chains with seeded lamps. The goal is the same everywhere; only lamps tell which door is right.
 
     Args:
-        length: places to pass, ≥ 1.
-        doors: doors at each place, 2 to 6.
+        length: places to pass.
+        doors: doors at each place.
         mistake: ``stay``: a wrong door changes nothing; ``fall``: it ends the task.
-        count: tasks per split, ≥ 1.
+        count: tasks per split.
         snapshots: whether environments can copy their state.
-
-    Raises:
-        OptionError: a value out of range.
     """
 
     name = "chain"
@@ -131,19 +130,12 @@ class ChainSuite:
     def __init__(
         self,
         *,
-        length: int = 3,
-        doors: int = 2,
-        mistake: Mistake = "stay",
-        count: int = 64,
-        snapshots: bool = True,
+        length: Annotated[int, Field(ge=1), "places to pass"] = 3,
+        doors: Annotated[int, Field(ge=2, le=len(COLOURS)), "doors at each place"] = 2,
+        mistake: Annotated[Mistake, "what a wrong door does: nothing, or the end of the task"] = "stay",
+        count: Annotated[int, Field(ge=1), "tasks per split"] = 64,
+        snapshots: Annotated[bool, "whether environments can copy their state"] = True,
     ) -> None:
-        if length < 1 or count < 1 or not 2 <= doors <= len(COLOURS):
-            raise OptionError(
-                f"A chain of length {length} with {doors} doors and {count} tasks cannot be built; expected length and "
-                f"count of at least 1 and 2 to {len(COLOURS)} doors."
-            )
-        if mistake not in ("stay", "fall"):
-            raise unknown_name("mistake", mistake, ("stay", "fall"))
         self.horizon = 4 * length
         self._doors = COLOURS[:doors]
         self._length, self._mistake, self._count = length, mistake, count

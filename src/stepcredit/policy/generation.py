@@ -17,6 +17,8 @@ from stepcredit.policy.tokens import Choices, TokenRecord
 from stepcredit.policy.trie import Node, build_trie
 from stepcredit.rollouts.types import Request, Response
 
+_REMEMBERED_TRIES = 512
+
 
 @dataclass(slots=True)
 class _Row:
@@ -80,6 +82,7 @@ class TransformerSession:
         self._cache = RaggedCache()
         self._unseen: dict[int, list[int]] = {}
         self._streams: dict[int, np.random.Generator] = {}
+        self._tries: dict[tuple[str, ...], Node] = {}
 
     def respond(self, requests: Sequence[Request]) -> list[Response]:
         """One response per request, in order."""
@@ -115,14 +118,21 @@ class TransformerSession:
             else:
                 context = self._conversation.context(request.goal, request.history, request.horizon)
                 feed = [token for chunk in context for token in chunk.tolist()]
-            node = None
-            if self._constrained:
-                codec = self._conversation.codec
-                node = build_trie({command: codec.response(command) for command in request.admissible})
+            node = self._trie(tuple(request.admissible)) if self._constrained else None
             row = _Row(request, prompt, feed + prompt.tolist(), node)
             row.take_forced()
             rows.append(row)
         return rows
+
+    def _trie(self, admissible: tuple[str, ...]) -> Node:
+        """The trie of a list of commands; the lists of neighbouring turns and episodes are often equal."""
+        trie = self._tries.get(admissible)
+        if trie is None:
+            if len(self._tries) >= _REMEMBERED_TRIES:
+                self._tries.clear()
+            trie = build_trie({command: self._conversation.codec.response(command) for command in admissible})
+            self._tries[admissible] = trie
+        return trie
 
     def _done(self, row: _Row) -> bool:
         if row.node is not None:

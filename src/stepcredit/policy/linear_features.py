@@ -18,6 +18,9 @@ import numpy as np
 from stepcredit.core.credit import IntArray
 from stepcredit.rollouts.types import PastTurn, Request
 
+import os
+
+SEEN = os.environ.get("SEEN")
 _WORD = re.compile(r"[a-z]+")
 _FUNCTION_WORDS = frozenset(
     ("a", "an", "the", "to", "from", "in", "into", "on", "onto", "with", "at", "of", "and", "it")
@@ -87,34 +90,85 @@ class FeatureHasher:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._seen = lru_cache(maxsize=100_000)(self._seen_uncached)
+        self._acting = lru_cache(maxsize=100_000)(self._acting_uncached)
         self._hash_cross = lru_cache(maxsize=200_000)(self._hash_cross_uncached)
 
-    def describe(self, request: Request, memory: Memory) -> tuple[IntArray, IntArray]:
+    def describe(self, goal, observation, admissible, memory: Memory) -> tuple[IntArray, IntArray]:
         """Indices of all admissible commands one after the other ``[F]``, and how many each command has ``[A]``."""
-        goal, seen = words(request.goal), words(request.observation)
-        goal_set, seen_set = frozenset(goal), frozenset(seen)
-        held = "" if not memory.held else "wanted" if memory.held in goal_set else "other"
-        situation = f"{held}|{memory.done}|{min(memory.released, 2)}"
+        situation = (goal, memory.held, memory.done, min(memory.released, 2))
+        tried, tried_here = memory.tried, memory.tried_here
         rows: list[IntArray] = []
         lengths: list[int] = []
-        for command in request.admissible:
-            verb, nouns = parts(command)
-            tried = min(memory.tried[command], 2)
-            here = (request.observation, command) in memory.tried_here
-            match = "".join(f"{noun in goal_set:d}{noun in seen_set:d}{noun == memory.held:d}" for noun in nouns)
-            shape = f"{verb}|{match}|{situation}|{tried}{here:d}"
-            name = f"{verb} {' '.join(nouns)}"
-            crossed = (
-                self._hash_cross("shape", shape, goal),
-                self._hash_cross(f"{situation}|{tried}", name, goal),
-                self._hash_cross("seen", verb, seen),
-                *(self._hash_cross("seen", noun, seen) for noun in nouns),
+        for command in admissible:
+            kind, in_sight, seen_row = self._seen(command, observation)
+            often = tried[command]
+            row = self._acting(
+                kind, in_sight, situation, often if often < 2 else 2, (observation, command) in tried_here
             )
-            rows.extend(crossed)
-            lengths.append(sum(map(len, crossed)))
+            rows += (seen_row, row)
+            lengths.append(len(seen_row) + len(row))
         return np.concatenate(rows), np.array(lengths, dtype=np.int32)
+
+    def _seen_uncached(self, command: str, observation: str):
+        verb, nouns = parts(command)
+        seen = words(observation)
+        V = os.environ.get("V", "1345")
+        out = [self._hash_cross("seen", verb, seen)]
+        if "8" in V:
+            out.append(self._hash_cross("sn", f"{verb} {nouns}", seen))
+        return (verb, nouns), "".join("01"[noun in seen] for noun in nouns), np.concatenate(out)
+
+    def _acting_uncached(self, kind, in_sight, situation, tried, here):
+        verb, nouns = kind
+        goal, held_noun, done, released = situation
+        goal = words(goal)
+        goal_set = frozenset(goal)
+        held = "" if not held_noun else "wanted" if held_noun in goal_set else "other"
+        match = "".join(f"{noun in goal_set:d}{seen}{noun == held_noun:d}" for noun, seen in zip(nouns, in_sight))
+        situation = f"{held}|{done}|{released}"
+        shape = f"{verb}|{match}|{situation}|{tried}{here:d}"
+        name = f"{verb} {' '.join(nouns)}"
+        V = os.environ.get("V", "1345")
+        out = []
+        if "1" in V:
+            out.append(self._hash_cross("shape", shape, ()))
+        if "2" in V:
+            out.append(self._hash_cross("shape", shape, goal))
+        if "3" in V:
+            out.append(self._hash_cross(f"{situation}|{tried}", name, goal))
+        if "5" in V:
+            out.append(
+                self._hash_cross(
+                    "any",
+                    f"{verb in goal_set:d}{verb in _MOVING:d}|{match}|{bool(held_noun):d}{bool(done):d}|{tried}{here:d}",
+                    (),
+                )
+            )
+        if "6" in V:
+            out.append(self._hash_cross(f"{held}", name, goal))
+        if "7" in V:
+            out.append(self._hash_cross("vt", f"{verb}|{tried}{here}", ()))
+        if "9" in V:
+            out.append(self._hash_cross("hv", f"{verb}|{held}", goal))
+        if "b" in V:
+            out.append(self._hash_cross("hd", f"{verb}|{bool(done)}|{held}", goal))
+        if "c" in V:
+            out.append(self._hash_cross("nd", f"{name}|{done}|{held}", ()))
+        if "d" in V:
+            out.append(
+                self._hash_cross(
+                    "s2",
+                    f"{verb}|{match}|{situation}|{tried}{here:d}|{len(nouns)}|{released}",
+                    tuple(w for w in goal if w in GW),
+                )
+            )
+        return np.concatenate(out)
 
     def _hash_cross_uncached(self, kind: str, left: str, right: tuple[str, ...]) -> IntArray:
         """``left`` alone and together with every word of ``right``."""
         texts = [f"{kind}\0{left}", *(f"{kind}\0{left}\0{word}" for word in right)]
         return np.array([zlib.crc32(text.encode()) & (self.size - 1) for text in texts], dtype=np.int32)
+
+
+GW = {"clean", "hot", "heat", "cool", "two", "examine", "look"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from transformers.utils import logging
 
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.policy.attention import IMPLEMENTATION, Layout, Segments
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 class PackedModel:
@@ -85,6 +88,10 @@ def load_model(name: str | Path, *, device: str = "cpu", dtype: torch.dtype = to
         InputError: no such folder or name, no model or no tokenizer in it.
         OptionError: the model cannot run on packed rows.
     """
+    if not Path(name).is_dir() and not _HUB_NAME.fullmatch(str(name)):
+        raise InputError(
+            f"No model folder {str(name)!r}; expected a folder, a hub name such as 'Qwen/Qwen3-0.6B', or 'tiny'."
+        )
     with quiet():
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(name))

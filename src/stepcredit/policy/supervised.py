@@ -108,13 +108,14 @@ def imitate(
         response_losses.append(response_loss)
         norms.append(norm)
     return {
-        "imitation_loss": _mean(losses),
-        "response_nll": _mean(response_losses),
-        "grad_norm": _mean(norms),
+        "imitation_loss": mean(losses),
+        "response_nll": mean(response_losses),
+        "grad_norm": mean(norms),
         "tokens": float(tokens),
         "skipped_steps": float(skipped),
     }
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
+    """The mean; 0 of nothing."""
     return sum(values) / len(values) if values else 0.0

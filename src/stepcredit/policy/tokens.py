@@ -15,6 +15,10 @@ import numpy as np
 from stepcredit.core.credit import IntArray
 from stepcredit.core.errors import OptionError
 
+_REMEMBERED_TOKENS = 1 << 22
+"""Tokens of prompts whose ids are remembered; the same observations come back over and over."""
+_REMEMBERED_RESPONSES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -56,8 +60,9 @@ class Codec:
         self.tokenizer = tokenizer
         self.eos = int(tokenizer.eos_token_id)
         self._frame = _read_frame(tokenizer)
-        self._responses: dict[str, tuple[int, ...]] = {}
         self._prompts: dict[tuple[str, bool], IntArray] = {}
+        self._prompt_tokens = 0
+        self._responses: dict[str, tuple[int, ...]] = {}
 
     def prompts(self, messages: Sequence[str], first: Sequence[bool]) -> list[IntArray]:
         """Ids of each prompt chunk.
@@ -74,9 +79,11 @@ class Codec:
             ids = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
             for key, row in zip(missing, ids, strict=True):
                 self._prompts[key] = np.array(row, dtype=np.int32)
+                self._prompt_tokens += len(row)
         chunks = [self._prompts[key] for key in wanted]
-        if len(self._prompts) > _REMEMBERED:
+        if self._prompt_tokens > _REMEMBERED_TOKENS:
             self._prompts.clear()
+            self._prompt_tokens = 0
         return chunks
 
     def response(self, text: str) -> tuple[int, ...]:
@@ -84,7 +91,7 @@ class Codec:
         ids = self._responses.get(text)
         if ids is None:
             ids = (*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.eos)
-            if len(self._responses) >= _REMEMBERED:
+            if len(self._responses) >= _REMEMBERED_RESPONSES:
                 self._responses.clear()
             self._responses[text] = ids
         return ids
@@ -97,9 +104,6 @@ class Codec:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=False)
         return text
 
-
-_REMEMBERED = 1 << 17
-"""Texts whose ids are remembered; the same observations and commands come back over and over."""
 
 _MESSAGE, _ANSWER, _NEXT = "\x11first\x11", "\x11answer\x11", "\x11next\x11"
 

@@ -16,7 +16,7 @@ from stepcredit.policy.model import PackedModel, load_model
 from stepcredit.policy.optimizer import Optimizer
 from stepcredit.policy.settings import ImitateSettings, Replay, UpdateSettings
 from stepcredit.policy.tokens import Codec
-from stepcredit.policy.update import Updater
+from stepcredit.policy.update import update
 from stepcredit.rollouts.prompts import PromptTemplate
 from stepcredit.rollouts.types import Rollout
 
@@ -42,6 +42,8 @@ class TransformerPolicy:
         constrained: bool = True,
         max_response_tokens: int = 64,
     ) -> None:
+        if max_response_tokens < 1:
+            raise OptionError(f"max_response_tokens is {max_response_tokens}; expected at least 1.")
         self.model = model
         self.tokenizer = tokenizer
         self.conversation = Conversation(template, Codec(tokenizer))
@@ -107,8 +109,17 @@ class TransformerPolicy:
         """
         if settings.objective.penalty_coef and self._reference is None:
             raise OptionError("A reference penalty needs a reference policy; call set_reference first.")
-        updater = Updater(self.model, self.optimizer, self.conversation, settings, self._reference)
-        return updater.run(rollouts, advantage, seed, replay)
+        return update(
+            self.model,
+            self.optimizer,
+            self.conversation,
+            rollouts,
+            advantage,
+            settings,
+            seed,
+            replay=replay,
+            reference=self._reference,
+        )
 
     def imitate(
         self, rollouts: Sequence[Rollout], weight: FloatArray, settings: ImitateSettings, seed: Sequence[int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from stepcredit.policy.sequences import (
     policy_sequences,
 )
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
-from stepcredit.policy.supervised import backward_imitation, minibatches, rollout_rows
+from stepcredit.policy.supervised import backward_imitation, mean, minibatches, rollout_rows
 from stepcredit.rollouts.types import Rollout
 
 
@@ -59,175 +59,75 @@ def response_logprobs(model: PackedModel, sequences: Sequence[PolicySequence]) -
     return zeros.index_put(where, logprobs.gather(1, column[:, None])[:, 0]), zeros.index_put(where, entropy)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Sums over the optimiser steps of one update."""
+@dataclass(frozen=True, slots=True)
+class StepSums:
+    """What one optimiser minibatch gave: the loss, and sums over its response tokens before the step."""
 
     loss: float = 0.0
-    grad_norm: float = 0.0
-    imitation_loss: float = 0.0
-    steps: int = 0
-    skipped: int = 0
     tokens: int = 0
     clipped: float = 0.0
     kl: float = 0.0
     entropy: float = 0.0
-    first_deviation: float | None = None
-    deviations: list[float] = field(default_factory=list)
-
-    def metrics(self) -> dict[str, float]:
-        steps, tokens = max(self.steps, 1), max(self.tokens, 1)
-        return {
-            "loss": self.loss / steps,
-            "clip_share": self.clipped / tokens,
-            "approx_kl": self.kl / tokens,
-            "entropy": self.entropy / tokens,
-            "grad_norm": self.grad_norm / steps,
-            "ratio_deviation": self.first_deviation or 0.0,
-            "imitation_loss": self.imitation_loss / steps,
-            "skipped_steps": float(self.skipped),
-        }
+    deviation: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """One rollout's sequences and, per sequence, its tokens' log-probabilities under the reference policy."""
+def backward_policy(
+    model: PackedModel,
+    sequences: Sequence[PolicySequence],
+    advantage: FloatArray,
+    objective: Objective,
+    *,
+    reference: Sequence[Tensor] | None = None,
+    micro_batch_tokens: int,
+) -> StepSums:
+    """Add the gradient of one optimiser minibatch's policy loss, micro-batch by micro-batch.
 
-    sequences: list[PolicySequence]
-    reference: list[Tensor]
+    Every divisor is that of the whole minibatch, so the result depends on neither micro-batches nor the order of rows.
 
-
-class Updater:
-    """One update of one model; see ``TransformerPolicy.update``."""
-
-    def __init__(
-        self,
-        model: PackedModel,
-        optimizer: Optimizer,
-        conversation: Conversation,
-        settings: UpdateSettings,
-        reference: PackedModel | None,
-    ) -> None:
-        self._model = model
-        self._optimizer = optimizer
-        self._conversation = conversation
-        self._settings = settings
-        self._reference = reference if settings.objective.penalty_coef else None
-
-    def run(
-        self, rollouts: Sequence[Rollout], advantage: FloatArray, seed: Sequence[int], replay: Replay | None
-    ) -> dict[str, float]:
-        """All epochs."""
-        rows = rollout_rows(rollouts, advantage, "advantage")
-        scored = ~np.isnan(advantage)
-        prepared = [
-            self._prepare(policy_sequences(rollout, own.start, scored[own], self._conversation))
-            for rollout, own in zip(rollouts, rows, strict=True)
-        ]
-        demonstrations = self._replayed(replay)
-        tally = _Tally()
-        values = torch.from_numpy(advantage)
-        for epoch in range(self._settings.epochs):
-            batches = list(minibatches(len(rollouts), self._settings.minibatch, (*seed, epoch)))
-            shares = np.array_split(
-                np.random.default_rng((*seed, epoch, 1)).permutation(len(demonstrations)), len(batches)
-            )
-            for chosen, share in zip(batches, shares, strict=True):
-                replayed = [sequence for index in share for sequence in demonstrations[index]]
-                self._step([prepared[index] for index in chosen], values, replayed, tally)
-        active = [sequence for one in prepared for sequence in one.sequences]
-        return {
-            **tally.metrics(),
-            "turns": float(sum(len(np.unique(sequence.turn)) for sequence in active)),
-            "tokens": float(sum(len(sequence.target) for sequence in active)),
-        }
-
-    def _prepare(self, sequences: list[PolicySequence]) -> _Prepared:
-        if self._reference is None:
-            return _Prepared(sequences, [])
-        with torch.no_grad():
-            return _Prepared(sequences, [response_logprobs(self._reference, [one])[0] for one in sequences])
-
-    def _replayed(self, replay: Replay | None) -> list[list[ImitationSequence]]:
-        if replay is None or not self._settings.imitation_coef:
-            return []
-        rows = rollout_rows(replay.rollouts, replay.weight, "replay weight")
-        return [
-            imitation_sequences(rollout, replay.weight[own], 0.0, self._conversation)
-            for rollout, own in zip(replay.rollouts, rows, strict=True)
-        ]
-
-    def _step(
-        self, chosen: Sequence[_Prepared], advantage: Tensor, replayed: Sequence[ImitationSequence], tally: _Tally
-    ) -> None:
-        """One optimiser step on one minibatch."""
-        settings = self._settings
-        loss = self._backward(chosen, advantage, tally)
-        if replayed:
-            imitation, _ = backward_imitation(
-                self._model, replayed, micro_batch_tokens=settings.micro_batch_tokens, scale=settings.imitation_coef
-            )
-            tally.imitation_loss += imitation
-            loss += settings.imitation_coef * imitation
-        norm = self._optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
-        if norm is None:
-            tally.skipped += 1
-            return
-        tally.steps += 1
-        tally.loss += loss
-        tally.grad_norm += norm
-
-    def _backward(self, chosen: Sequence[_Prepared], advantage: Tensor, tally: _Tally) -> float:
-        """Gradient of the policy loss over micro-batches; every divisor is that of the whole minibatch."""
-        sequences = [sequence for one in chosen for sequence in one.sequences]
-        if not sequences:
-            return 0.0
-        references = [values for one in chosen for values in one.reference]
-        weights = _minibatch_weights(self._settings.objective, sequences)
-        loss, at, deviation = 0.0, 0, 0.0
-        for micro in micro_batches(sequences, self._settings.micro_batch_tokens):
-            own = slice(at, at + len(micro))
-            at += len(micro)
-            reference = torch.cat(references[own]) if references else None
-            part, shift = self._micro_loss(micro, advantage, torch.cat(weights[own]), reference, tally)
-            if part.requires_grad:
-                part.backward()  # type: ignore[no-untyped-call]
-            loss += float(part.detach())
-            deviation = max(deviation, float(shift.exp().sub(1).abs().max()))
-        if tally.first_deviation is None:
-            tally.first_deviation = deviation
-        return loss
-
-    def _micro_loss(
-        self,
-        micro: Sequence[PolicySequence],
-        advantage: Tensor,
-        weight: Tensor,
-        reference: Tensor | None,
-        tally: _Tally,
-    ) -> tuple[Tensor, Tensor]:
-        logprob, entropy = response_logprobs(self._model, micro)
+    Args:
+        model: whose gradient.
+        sequences: the minibatch.
+        advantage: ``[N]`` by row of the batch; finite for every row the sequences name.
+        objective: the loss.
+        reference: ``[L]`` per sequence, log π_ref.
+        micro_batch_tokens: input tokens in one forward pass.
+    """
+    if not sequences:
+        return StepSums()
+    weights = _minibatch_weights(objective, sequences)
+    sums = StepSums()
+    at = 0
+    for micro in micro_batches(sequences, micro_batch_tokens):
+        own = slice(at, at + len(micro))
+        at += len(micro)
+        logprob, entropy = response_logprobs(model, micro)
         device, dtype = logprob.device, logprob.dtype
         rows, turn = np.unique(np.concatenate([sequence.turn for sequence in micro]), return_inverse=True)
-        local = torch.from_numpy(turn).to(device)
         old = torch.from_numpy(np.concatenate([sequence.logprob for sequence in micro])).to(device, dtype)
+        local = torch.from_numpy(turn).to(device)
         loss, clipped = policy_loss(
-            self._settings.objective,
+            objective,
             logprob=logprob,
             old=old,
-            advantage=advantage[torch.from_numpy(rows).long()].to(device, dtype)[local],
+            advantage=torch.from_numpy(advantage[rows]).to(device, dtype)[local],
             turn=local,
             turns=len(rows),
-            weight=weight.to(device),
+            weight=torch.cat(weights[own]).to(device, dtype),
             entropy=entropy,
-            reference=reference,
+            reference=None if reference is None else torch.cat(list(reference[own])),
         )
+        if loss.requires_grad:  # not where every token was the only one allowed
+            loss.backward()  # type: ignore[no-untyped-call]
         shift = (logprob - old).detach()
-        tally.tokens += len(shift)
-        tally.clipped += float(clipped.sum())
-        tally.kl += float((shift.exp() - 1 - shift).sum())
-        tally.entropy += float(entropy.detach().sum())
-        return loss, shift
+        sums = StepSums(
+            loss=sums.loss + float(loss.detach()),
+            tokens=sums.tokens + len(shift),
+            clipped=sums.clipped + float(clipped.sum()),
+            kl=sums.kl + float((shift.exp() - 1 - shift).sum()),
+            entropy=sums.entropy + float(entropy.detach().sum()),
+            deviation=max(sums.deviation, float((shift.exp() - 1).abs().max())),
+        )
+    return sums
 
 
 def _minibatch_weights(objective: Objective, sequences: Sequence[PolicySequence]) -> list[Tensor]:
@@ -236,3 +136,89 @@ def _minibatch_weights(objective: Objective, sequences: Sequence[PolicySequence]
     aggregation = "seq-mean-token-mean" if objective.surrogate == "turn-clip" else objective.aggregation
     weights = token_weights(torch.from_numpy(turn), len(turns), aggregation, objective.norm_length)
     return list(torch.split(weights, [len(sequence.target) for sequence in sequences]))
+
+
+def update(
+    model: PackedModel,
+    optimizer: Optimizer,
+    conversation: Conversation,
+    rollouts: Sequence[Rollout],
+    advantage: FloatArray,
+    settings: UpdateSettings,
+    seed: Sequence[int],
+    *,
+    replay: Replay | None = None,
+    reference: PackedModel | None = None,
+) -> dict[str, float]:
+    """One update; see ``TransformerPolicy.update``."""
+    rows = rollout_rows(rollouts, advantage, "advantage")
+    scored = ~np.isnan(advantage)
+    prepared = [
+        policy_sequences(rollout, own.start, scored[own], conversation)
+        for rollout, own in zip(rollouts, rows, strict=True)
+    ]
+    references = _reference_logprobs(reference, prepared) if settings.objective.penalty_coef and reference else None
+    demonstrations = _replayed(replay, conversation) if settings.imitation_coef else []
+    steps: list[StepSums] = []
+    imitation_losses: list[float] = []
+    norms: list[float | None] = []
+    for epoch in range(settings.epochs):
+        batches = list(minibatches(len(rollouts), settings.minibatch, (*seed, epoch)))
+        order = np.random.default_rng((*seed, epoch, 1)).permutation(len(demonstrations))
+        for chosen, share in zip(batches, np.array_split(order, len(batches)), strict=True):
+            sums = backward_policy(
+                model,
+                [sequence for index in chosen for sequence in prepared[index]],
+                advantage,
+                settings.objective,
+                reference=[one for index in chosen for one in references[index]] if references else None,
+                micro_batch_tokens=settings.micro_batch_tokens,
+            )
+            imitation, _ = backward_imitation(
+                model,
+                [sequence for index in share for sequence in demonstrations[index]],
+                micro_batch_tokens=settings.micro_batch_tokens,
+                scale=settings.imitation_coef,
+            )
+            loss = sums.loss + settings.imitation_coef * imitation
+            norms.append(optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm))
+            steps.append(sums)
+            imitation_losses.append(imitation)
+    return _metrics(prepared, steps, imitation_losses, norms)
+
+
+def _reference_logprobs(reference: PackedModel, prepared: Sequence[Sequence[PolicySequence]]) -> list[list[Tensor]]:
+    with torch.no_grad():
+        return [[response_logprobs(reference, [sequence])[0] for sequence in one] for one in prepared]
+
+
+def _replayed(replay: Replay | None, conversation: Conversation) -> list[list[ImitationSequence]]:
+    if replay is None:
+        return []
+    rows = rollout_rows(replay.rollouts, replay.weight, "replay weight")
+    return [
+        imitation_sequences(rollout, replay.weight[own], 0.0, conversation)
+        for rollout, own in zip(replay.rollouts, rows, strict=True)
+    ]
+
+
+def _metrics(
+    prepared: Sequence[Sequence[PolicySequence]],
+    steps: Sequence[StepSums],
+    imitation_losses: Sequence[float],
+    norms: Sequence[float | None],
+) -> dict[str, float]:
+    taken = [norm for norm in norms if norm is not None]
+    tokens = max(sum(step.tokens for step in steps), 1)
+    return {
+        "loss": mean([step.loss for step in steps]),
+        "imitation_loss": mean(imitation_losses),
+        "grad_norm": mean(taken),
+        "clip_share": sum(step.clipped for step in steps) / tokens,
+        "approx_kl": sum(step.kl for step in steps) / tokens,
+        "entropy": sum(step.entropy for step in steps) / tokens,
+        "ratio_deviation": steps[0].deviation if steps else 0.0,
+        "turns": float(sum(len(np.unique(sequence.turn)) for one in prepared for sequence in one)),
+        "tokens": float(sum(len(sequence.target) for one in prepared for sequence in one)),
+        "skipped_steps": float(len(norms) - len(taken)),
+    }

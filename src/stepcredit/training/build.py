@@ -14,7 +14,7 @@ from stepcredit.rollouts.prompts import load_template
 from stepcredit.rollouts.types import Policy, Rollout
 from stepcredit.training.config import TrainConfig, config_objective
 from stepcredit.training.demonstrations import demonstrate
-from stepcredit.training.tasks import spread_over_families
+from stepcredit.training.tasks import spread_over_families, training_tasks
 
 
 class Learner(Policy, Protocol):
@@ -88,7 +88,7 @@ def build_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner
 
 def _vocabulary_texts(config: TrainConfig, suite: TaskSuite) -> Iterator[str]:
     """What the expert sees and could say on some training tasks of every family."""
-    tasks = spread_over_families(suite.tasks(config.train_split), VOCABULARY_TASKS)
+    tasks = spread_over_families(training_tasks(suite), VOCABULARY_TASKS)
     rollouts, _ = demonstrate(suite, tasks, noise=0.5, horizon=config.horizon, seed=(0,))
     for rollout in rollouts:
         yield rollout.goal
@@ -106,7 +106,6 @@ def update_settings(config: TrainConfig, update: int) -> UpdateSettings:
         lr=config.learning_rate + done * (config.final_learning_rate - config.learning_rate),
         epochs=config.epochs,
         minibatch=config.minibatch,
-        max_grad_norm=config.max_grad_norm,
         imitation_coef=config.imitation_weight,
     )
 

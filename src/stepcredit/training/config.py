@@ -34,7 +34,6 @@ class TrainConfig(BaseModel):
     # What is played.
     environment: str = Field("household", description="name in `stepcredit envs`")
     environment_options: dict[str, Any] = Field(default_factory=dict, description="options of the environment")
-    train_split: str = Field("train", description="split that training draws its tasks from")
     eval_splits: tuple[str, ...] = Field(
         (), description="splits evaluated before, during and after; no choice sees them"
     )
@@ -49,20 +48,22 @@ class TrainConfig(BaseModel):
 
     # Supervised start on expert demonstrations.
     demonstrations: dict[str, Count] = Field(default_factory=dict, description="games per family; empty: no start")
-    demonstration_noise: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.2, description="share of random commands, masked"
-    )
     imitation_epochs: Count = Field(40, description="passes over the demonstrations at most")
     imitation_target: Annotated[float, Field(ge=0, le=1)] = Field(
         1.0, description="stop the start at this success on demonstrated families"
     )
-    imitation_check_every: Positive = Field(5, description="epochs between looks at that success")
     imitation_learning_rate: Rate = Field(2e-3, description="AdamW learning rate of the start")
     imitation_weight: NonNegative = Field(0.0, description="weight of replayed demonstrations in every update")
 
     # Credit.
     method: str = Field("gigpo", description="name in `stepcredit methods`")
     method_options: dict[str, Any] = Field(default_factory=dict, description="options of the method")
+
+    # Which tasks, and where to branch.
+    root: Literal["families", "uniform", "fitted"] = Field("families", description="how tasks and quotas are chosen")
+    branch: Literal["none", "random", "fitted"] = Field("none", description="how states to branch are chosen")
+    branch_budget: Count = Field(0, description="suffixes an update")
+    allocation_options: dict[str, Any] = Field(default_factory=dict, description="options of the allocator")
 
     # One update.
     updates: Count = Field(60, description="updates in all")
@@ -78,7 +79,6 @@ class TrainConfig(BaseModel):
     minibatch: Positive = Field(32, description="episodes an optimiser step")
     objective: str = Field("gigpo", description="policy objective by name, see docs/policy")
     objective_options: dict[str, Any] = Field(default_factory=dict, description="fields of the objective to replace")
-    max_grad_norm: Rate = Field(1.0, description="gradients are clipped to this norm")
 
     # Evaluation and the run folder.
     also_evaluate: dict[str, dict[str, Any]] = Field(
@@ -135,9 +135,22 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
         raise OptionError(f"Recipe key {key!r}: got {first['input']!r}; {_lower(first['msg'])}.") from None
     if config.environment not in ENVIRONMENTS:
         raise unknown_name("environment", config.environment, ENVIRONMENTS)
-    parse_options(config.method, {name: str(value) for name, value in config.method_options.items()})
+    method_options(config)
     config_objective(config)
+    if config.branch != "none" and config.root == "families":
+        raise OptionError(
+            f"branch = {config.branch!r} needs an allocator; set root to 'fitted' (or to the control 'uniform')."
+        )
     return config
+
+
+def method_options(config: TrainConfig) -> dict[str, Any]:
+    """The recipe's method options as the method takes them.
+
+    Raises:
+        OptionError: no such method or option, or a value that does not fit.
+    """
+    return parse_options(config.method, {name: str(value) for name, value in config.method_options.items()})
 
 
 def config_objective(config: TrainConfig) -> Objective:

@@ -12,22 +12,24 @@ from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.rollouts.types import Response, Rollout
 
+NOISE = 0.2
+"""Share of random commands in a demonstration: enough to show how to recover, masked so that they are not learnt."""
 
-def choose_demonstrated(suite: TaskSuite, split: str, wanted: Mapping[str, int]) -> list[Task]:
-    """The first ``wanted[family]`` tasks of each family, in the split's order.
+
+def choose_demonstrated(tasks: Sequence[Task], wanted: Mapping[str, int]) -> list[Task]:
+    """The first ``wanted[family]`` tasks of each family, in their order.
 
     Raises:
-        OptionError: a family that the split does not have, or fewer tasks than wanted.
+        OptionError: a family that is not there, or fewer tasks than wanted.
     """
     chosen: list[Task] = []
-    tasks = suite.tasks(split)
     for family, count in wanted.items():
         found = [task for task in tasks if task.family == family][:count]
         if len(found) < count:
             known = ", ".join(sorted({task.family for task in tasks}))
             raise OptionError(
-                f"{count} demonstrations of {family!r} wanted, but split {split!r} has {len(found)}; "
-                f"its families are {known}."
+                f"{count} demonstrations of {family!r} wanted, but there are {len(found)} such training tasks; "
+                f"the families are {known}."
             )
         chosen.extend(found)
     return chosen

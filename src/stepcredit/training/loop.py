@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stepcredit.allocation.allocator import Allocator
 from stepcredit.core.credit import Credit
 from stepcredit.core.errors import NumericsError
 from stepcredit.core.turns import Turns
@@ -22,161 +24,154 @@ from stepcredit.credit.catalogue import assign
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.policy.settings import Replay
-from stepcredit.rollouts.collect import collect
-from stepcredit.rollouts.types import Rollout
 from stepcredit.training.build import Learner, build_policy, imitate_settings, update_settings
-from stepcredit.training.config import TrainConfig
-from stepcredit.training.demonstrations import choose_demonstrated, demonstrate
+from stepcredit.training.config import TrainConfig, method_options
+from stepcredit.training.demonstrations import NOISE, choose_demonstrated, demonstrate
 from stepcredit.training.measure import evaluate_everything, gate_success
 from stepcredit.training.monitor import Monitor
+from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, save_allocator
 from stepcredit.training.run_folder import Progress, RunFolder
 from stepcredit.training.streams import Stream
-from stepcredit.training.tasks import by_family, choose_tasks
+from stepcredit.training.tasks import training_tasks
+
+GATE_EVERY = 5
+"""Imitation epochs between two looks at the gate."""
+BROKEN_UPDATES = 3
+"""Consecutive updates without one finite optimiser step after which a run stops."""
+CONTROL = "control"
+"""Moment, stage and timing name of the control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a run works with; only the policy and the allocator change while it does."""
+
+    config: TrainConfig
+    suite: TaskSuite
+    policy: Learner
+    allocator: Allocator | None
+    demonstrations: Replay
+    run: RunFolder
+    monitor: Monitor
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint."""
+
+        def write(folder: Path) -> None:
+            self.policy.save(folder)
+            save_allocator(self.allocator, folder)
+
+        self.run.save(progress, write)
+
+    def evaluate(self, progress: Progress, moment: str) -> None:
+        """Evaluate everything the recipe names."""
+        evaluate_everything(self.config, self.suite, self.policy, self.run, progress, moment, self.monitor)
 
 
 def train(config: TrainConfig, run: RunFolder, monitor: Monitor) -> None:
-    """Train as the recipe says, from the newest checkpoint of the folder if it has one."""
+    """Train as the recipe says, from the newest checkpoint of the folder if it has one.
+
+    Raises:
+        StepcreditError: the recipe does not fit, the disk refuses, or numbers broke; the last good checkpoint stays.
+    """
     suite = make_suite(config.environment, **config.environment_options)
-    policy = build_policy(config, suite, run.path)
-    found = run.latest()
-    progress = Progress()
-    if found is not None:
-        progress, folder = found
-        policy.load(folder)
-        monitor.say(f"Resuming {run.path} after {progress.imitation_epochs} epochs and {progress.updates} updates.")
-    run.forget_after(progress.step if found else -1)
-    demonstrations = _demonstrations(config, suite)
-    progress = supervised_start(config, suite, policy, demonstrations, run, progress, monitor)
-    progress = reinforce(config, suite, policy, demonstrations, run, progress, monitor)
+    setup = Setup(
+        config=config,
+        suite=suite,
+        policy=build_policy(config, suite, run.path),
+        allocator=make_allocator(config),
+        demonstrations=_demonstrations(config, suite),
+        run=run,
+        monitor=monitor,
+    )
+    progress = _continue_from(setup)
+    progress = supervised_start(setup, progress)
+    progress = reinforce(setup, progress)
     if config.control_epochs:
-        imitate_longer(config, suite, policy, demonstrations, run, progress, monitor)
+        imitate_longer(setup, progress)
 
 
-def _demonstrations(config: TrainConfig, suite: TaskSuite) -> Replay:
-    tasks = choose_demonstrated(suite, config.train_split, config.demonstrations)
-    seed = (config.seed, Stream.DEMONSTRATION)
-    return Replay(*demonstrate(suite, tasks, noise=config.demonstration_noise, horizon=config.horizon, seed=seed))
-
-
-def supervised_start(
-    config: TrainConfig,
-    suite: TaskSuite,
-    policy: Learner,
-    demonstrations: Replay,
-    run: RunFolder,
-    progress: Progress,
-    monitor: Monitor,
-) -> Progress:
+def supervised_start(setup: Setup, progress: Progress) -> Progress:
     """Imitate the expert until the gate opens, then keep the result as ``RUN/start``.
 
     The gate is success on training tasks of the demonstrated families, judged every few epochs: binding an instruction
     to its objects appears suddenly, so a fixed number of steps would start some runs before it.
     """
-    rollouts, weight = demonstrations.rollouts, demonstrations.weight
+    config, policy, run = setup.config, setup.policy, setup.run
+    rollouts, weight = setup.demonstrations.rollouts, setup.demonstrations.weight
     if not progress.imitation_done:
-        monitor.stage("imitation", config.imitation_epochs if rollouts else 0)
+        setup.monitor.stage("imitation", config.imitation_epochs if rollouts else 0)
         opened = not rollouts
         while not opened and progress.imitation_epochs < config.imitation_epochs:
             epoch = progress.imitation_epochs
-            settings = imitate_settings(config)
-            metrics = policy.imitate(rollouts, weight, settings, (config.seed, Stream.IMITATION, epoch))
+            seed = (config.seed, Stream.IMITATION, epoch)
+            metrics = policy.imitate(rollouts, weight, imitate_settings(config), seed)
             progress = replace(progress, imitation_epochs=epoch + 1)
-            if (epoch + 1) % config.imitation_check_every == 0:
-                metrics["gate_success"] = gate_success(config, suite, policy, epoch)
+            if (epoch + 1) % GATE_EVERY == 0:
+                metrics["gate_success"] = gate_success(config, setup.suite, policy, epoch)
                 opened = metrics["gate_success"] >= config.imitation_target
             run.log({"step": progress.step, "kind": "imitation", "epoch": epoch + 1, **metrics})
-            run.save(progress, policy.save)
-            monitor.advance(epoch + 1, _note(metrics, "loss", "gate_success"))
+            setup.save(progress)
+            setup.monitor.advance(epoch + 1, _note(metrics, "imitation_loss", "gate_success"))
         progress = replace(progress, imitation_done=True)
         _keep_start(policy, run)
-        evaluate_everything(config, suite, policy, run, progress, "before", monitor)
-        run.save(progress, policy.save)
+        setup.evaluate(progress, "before")
+        setup.save(progress)
     policy.set_reference(run.path / "start")
     return progress
 
 
-def reinforce(
-    config: TrainConfig,
-    suite: TaskSuite,
-    policy: Learner,
-    demonstrations: Replay,
-    run: RunFolder,
-    progress: Progress,
-    monitor: Monitor,
-) -> Progress:
+def reinforce(setup: Setup, progress: Progress) -> Progress:
     """The updates: collect → turns → credit → update → evaluate → log."""
-    monitor.stage("updates", config.updates)
-    groups = by_family(suite.tasks(config.train_split))
+    config, run = setup.config, setup.run
+    setup.monitor.stage("updates", config.updates)
+    replay = setup.demonstrations if config.imitation_weight else None
     for update in range(progress.updates, config.updates):
         clock = Clock()
         with clock("rollout"):
-            tasks = choose_tasks(groups, config.tasks_per_update, update=update, seed=config.seed)
-            collected = collect(
-                policy,
-                suite,
-                tasks,
-                group_size=config.group_size,
-                horizon=config.horizon,
-                seed=(config.seed, Stream.ROLLOUT, update),
-                temperature=config.temperature,
-                response_format=config.response_format,
-                reward_scale=config.success_reward,
-                invalid_penalty=config.invalid_penalty,
-            )
-        rollouts = collected.rollouts
+            played = play_round(config, setup.suite, setup.policy, setup.allocator, update)
         with clock("credit"):
-            turns = Turns.from_episodes(rollout.episode for rollout in rollouts)
-            credit = assign(turns, config.method, **config.method_options)
+            turns = Turns.from_episodes(rollout.episode for rollout in played.rollouts)
+            credit = assign(turns, config.method, **method_options(config))
         with clock("update"):
-            settings = update_settings(config, update)
             seed = (config.seed, Stream.UPDATE, update)
-            metrics = policy.update(
-                rollouts, credit.advantage, settings, seed, demonstrations if config.imitation_weight else None
-            )
+            settings = update_settings(config, update)
+            metrics = setup.policy.update(played.rollouts, credit.advantage, settings, seed, replay)
         progress = replace(progress, updates=update + 1)
-        line = _update_line(progress, rollouts, len(collected.failures), credit, metrics)
-        run.write_rollouts(f"rollouts/{update + 1:06d}", rollouts)
+        line = _update_line(progress, played, credit, metrics)
+        run.write_rollouts(f"rollouts/{update + 1:06d}", played.rollouts)
         run.log(line)
         _stop_on_broken_numbers(run)
-        if config.eval_every and (update + 1) % config.eval_every == 0 and update + 1 < config.updates:
+        last = update + 1 == config.updates
+        if config.eval_every and (update + 1) % config.eval_every == 0 and not last:
             with clock("evaluation"):
-                evaluate_everything(config, suite, policy, run, progress, f"update-{update + 1}", monitor)
-        if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-            run.save(progress, policy.save)
+                setup.evaluate(progress, f"update-{update + 1}")
+        if last or (update + 1) % config.checkpoint_every == 0:
+            setup.save(progress)
         run.log({"step": progress.step, "update": update + 1, **clock.seconds}, name="timing")
-        monitor.advance(update + 1, _note(line, "success", "turns", "entropy"))
-    evaluate_everything(config, suite, policy, run, progress, "after", monitor)
+        setup.monitor.advance(update + 1, _note(line, "success", "turns"))
+    setup.evaluate(progress, "after")
     return progress
 
 
-def imitate_longer(
-    config: TrainConfig,
-    suite: TaskSuite,
-    policy: Learner,
-    demonstrations: Replay,
-    run: RunFolder,
-    progress: Progress,
-    monitor: Monitor,
-) -> None:
+def imitate_longer(setup: Setup, progress: Progress) -> None:
     """The control: what the start policy reaches when it goes on imitating instead of being reinforced.
 
     Runs last and from ``RUN/start``, so it changes nothing of the run; a kill makes it start over.
     """
+    config, run = setup.config, setup.run
     if any(line.get("moment") == CONTROL for line in run.metrics()):
         return
-    policy.load(run.path / "start")
-    monitor.stage(CONTROL, config.control_epochs)
+    rollouts, weight = setup.demonstrations.rollouts, setup.demonstrations.weight
+    setup.policy.load(run.path / "start")
+    setup.monitor.stage(CONTROL, config.control_epochs)
     began = time.perf_counter()
     for epoch in range(config.control_epochs):
         seed = (config.seed, Stream.IMITATION, config.imitation_epochs + epoch)
-        metrics = policy.imitate(demonstrations.rollouts, demonstrations.weight, imitate_settings(config), seed)
-        monitor.advance(epoch + 1, _note(metrics, "loss"))
+        metrics = setup.policy.imitate(rollouts, weight, imitate_settings(config), seed)
+        setup.monitor.advance(epoch + 1, _note(metrics, "imitation_loss"))
     run.log({"step": progress.step, CONTROL: time.perf_counter() - began}, name="timing")
-    evaluate_everything(config, suite, policy, run, progress, CONTROL, monitor)
-
-
-CONTROL = "control"
-"""Moment, stage and timing name of the control."""
+    setup.evaluate(progress, CONTROL)
 
 
 class Clock:
@@ -195,6 +190,27 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
+def _demonstrations(config: TrainConfig, suite: TaskSuite) -> Replay:
+    tasks = choose_demonstrated(training_tasks(suite), config.demonstrations)
+    seed = (config.seed, Stream.DEMONSTRATION)
+    return Replay(*demonstrate(suite, tasks, noise=NOISE, horizon=config.horizon, seed=seed))
+
+
+def _continue_from(setup: Setup) -> Progress:
+    """Restore the newest checkpoint, and drop what was logged after it."""
+    found = setup.run.latest()
+    if found is None:
+        setup.run.forget_after(-1)
+        return Progress()
+    progress, folder = found
+    setup.policy.load(folder)
+    load_allocator(setup.allocator, folder)
+    setup.run.forget_after(progress.step)
+    done = f"{progress.imitation_epochs} imitation epochs and {progress.updates} updates"
+    setup.monitor.say(f"Resuming {setup.run.path} after {done}.")
+    return progress
+
+
 def _keep_start(policy: Learner, run: RunFolder) -> None:
     """Keep the policy RL starts from: the reference of penalties, and what controls start from."""
     partial = run.path / "start.partial"
@@ -205,35 +221,32 @@ def _keep_start(policy: Learner, run: RunFolder) -> None:
     partial.rename(run.path / "start")
 
 
-def _update_line(
-    progress: Progress, rollouts: Sequence[Rollout], failures: int, credit: Credit, metrics: Mapping[str, float]
-) -> dict[str, Any]:
-    episodes = [rollout.episode for rollout in rollouts]
+def _update_line(progress: Progress, played: Round, credit: Credit, metrics: Mapping[str, float]) -> dict[str, Any]:
+    episodes = [rollout.episode for rollout in played.rollouts]
+    roots = [episode for episode in episodes if episode.parent is None]
     turns = [turn for episode in episodes for turn in episode.turns]
     return {
         "step": progress.step,
         "kind": "update",
         "update": progress.updates,
         "episodes": len(episodes),
-        "failures": failures,
-        "success": float(np.mean([episode.success for episode in episodes])) if episodes else None,
+        "branches": len(episodes) - len(roots),
+        "failures": played.failures,
+        "success": float(np.mean([episode.success for episode in roots])) if roots else None,
         "turns": len(turns) / max(len(episodes), 1),
         "valid": sum(turn.valid for turn in turns) / max(len(turns), 1),
-        **metrics,
+        "policy": dict(metrics),
         "credit": dict(credit.diagnostics),
+        "allocation": dict(played.allocation),
     }
 
 
-BROKEN_UPDATES = 3
-"""Consecutive updates without one finite optimiser step after which a run stops."""
-
-
 def _stop_on_broken_numbers(run: RunFolder) -> None:
-    recent = [line for line in run.metrics() if line["kind"] == "update"][-BROKEN_UPDATES:]
-    if len(recent) == BROKEN_UPDATES and all(line.get("steps") == 0 and line["skipped_steps"] for line in recent):
+    recent = [line["policy"] for line in run.metrics() if line["kind"] == "update"][-BROKEN_UPDATES:]
+    if len(recent) == BROKEN_UPDATES and all(line["skipped_steps"] and not line["loss"] for line in recent):
         raise NumericsError(
-            f"{BROKEN_UPDATES} updates in a row had no finite loss or gradient; the last good checkpoint is kept in "
-            f"{run.path}. Lower learning_rate or max_grad_norm."
+            f"{BROKEN_UPDATES} updates in a row had no finite loss or gradient; {run.path} keeps the last good "
+            "checkpoint. Lower learning_rate, then train anew from it."
         )
 
 

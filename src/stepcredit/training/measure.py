@@ -12,7 +12,7 @@ from stepcredit.training.config import TrainConfig
 from stepcredit.training.monitor import Monitor
 from stepcredit.training.run_folder import Progress, RunFolder
 from stepcredit.training.streams import Stream
-from stepcredit.training.tasks import by_family, spread_over_families
+from stepcredit.training.tasks import by_family, spread_over_families, training_tasks
 
 
 def gate_success(config: TrainConfig, suite: TaskSuite, policy: Learner, epoch: int) -> float:
@@ -20,7 +20,7 @@ def gate_success(config: TrainConfig, suite: TaskSuite, policy: Learner, epoch: 
     shown = config.demonstrations
     tasks = [
         task
-        for family, members in by_family(suite.tasks(config.train_split)).items()
+        for family, members in by_family(training_tasks(suite)).items()
         if shown.get(family, 0) > 0
         for task in members[shown[family] :]
     ]

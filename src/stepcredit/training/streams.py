@@ -15,3 +15,4 @@ class Stream(IntEnum):
     IMITATION = 5
     GATE = 6
     EVALUATION = 7
+    BRANCH = 8

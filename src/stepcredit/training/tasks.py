@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stepcredit.environments.protocol import Task
+from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.training.streams import Stream
+
+
+def training_tasks(suite: TaskSuite) -> Sequence[Task]:
+    """The tasks of the suite's first split: what training may see."""
+    return suite.tasks(suite.splits()[0])
 
 
 def choose_tasks(groups: Mapping[str, Sequence[Task]], count: int, *, update: int, seed: int) -> list[Task]:

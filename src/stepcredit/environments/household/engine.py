@@ -11,7 +11,7 @@ from stepcredit.environments.protocol import Info, Task
 
 
 class Snapshot(NamedTuple):
-    """A state with what was already worked out about it."""
+    """A state together with what is known about it."""
 
     state: State
     admissible: tuple[str, ...]
@@ -21,51 +21,65 @@ class Snapshot(NamedTuple):
 class HouseholdEnvironment:
     """Plays one household game; equal, text for text, to ALFWorld's text engine.
 
-    The game can be played on after it is won; then the goal, and with it the reward, may be lost again.
+    A snapshot is a reference to an immutable state, valid in every environment of the same game. The game can be
+    played on after it is won; then the goal, and the reward with it, may be lost again.
 
-    Attributes:
+    Args:
         task: the task being played.
         game: its facts.
-        state: the present state.
+        show_help: whether the admissible commands contain ``help``, as the reference engine's do. It is understood
+            either way.
     """
 
-    def __init__(self, task: Task, game: Game) -> None:
+    def __init__(self, task: Task, game: Game, *, show_help: bool = False) -> None:
         self.task = task
         self.game = game
-        self._start = Snapshot(game.start, commands(game, game.start), game.won(game.start))
-        self.restore(self._start)
+        self._show_help = show_help
+        self._start = self._look_at(game.start)
+        self._now = self._start
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self._now.state
 
     def reset(self) -> tuple[str, Info]:
         """Back to the start; the welcome, the room and the task."""
-        self.restore(self._start)
+        self._now = self._start
         return texts.first_text(self.game), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Execute a command; one that is not admissible changes nothing. Reward is 1 whenever the goal holds.
-
-        ``help``, though hidden from the admissible commands, answers with the list of verbs.
-        """
+        """Execute a command; one that is not admissible changes nothing. Reward is 1 while the goal holds, else 0."""
+        state, admissible, won = self._now
         command = action.strip()
-        if command not in self._admissible and command != HELP:
-            return texts.NOTHING_HAPPENS, float(self._won), self._won, False, self._info()
-        before = self.state
-        self.state, feedback = execute(self.game, before, command)
-        if self.state is not before:
-            self._admissible = commands(self.game, self.state)
-            self._won = self.game.won(self.state)
-        return feedback, float(self._won), self._won, False, self._info()
+        if command in admissible or command == HELP:
+            after, feedback = execute(self.game, state, command)
+            if after is not state:
+                self._now = self._look_at(after)
+                won = self._now.won
+        else:
+            feedback = texts.NOTHING_HAPPENS
+        return feedback, float(won), won, False, self._info()
 
     def snapshot(self) -> Snapshot:
-        """The present state. It is immutable and stays valid for any number of restores."""
-        return Snapshot(self.state, self._admissible, self._won)
+        """The present state, immutable."""
+        return self._now
 
     def restore(self, snapshot: object) -> None:
-        """Return to a state this environment gave."""
-        assert isinstance(snapshot, Snapshot)
-        self.state, self._admissible, self._won = snapshot
+        """Return to a state of this game.
+
+        Raises:
+            TypeError: not a household snapshot.
+        """
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"Cannot restore a {type(snapshot).__name__}; expected what snapshot() gave.")
+        self._now = snapshot
 
     def close(self) -> None:
         """Nothing is held."""
 
+    def _look_at(self, state: State) -> Snapshot:
+        return Snapshot(state, commands(self.game, state, show_help=self._show_help), self.game.won(state))
+
     def _info(self) -> Info:
-        return {"admissible": self._admissible, "won": self._won}
+        return {"admissible": self._now.admissible, "won": self._now.won}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stepcredit.environments.household.goals import FORMULAS, SENTENCES
+from stepcredit.environments.household.goals import FORMULAS, NEEDED_CAPABILITY, SENTENCES
 from stepcredit.environments.household.rooms import (
     CAPABILITIES,
     CONTAINMENT,
@@ -25,7 +25,8 @@ SPLITS = ("train", "valid_seen", "valid_unseen")
 LARGEST_CLASS = 3
 """Objects of one class that a generated room has at most."""
 
-NEEDED_CAPABILITY = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
+SHARED_LOCATION = 0.1
+"""Probability that a receptacle stands at the location of the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Sketch:
         family: task family.
         target, destination: classes of the object and of the receptacle (of the lamp, for ``look``).
         receptacles: class of each receptacle.
+        places: number of each receptacle's location, from 1; the agent starts at 0.
         objects: (class, receptacle it lies in) of each object.
     """
 
@@ -43,6 +45,7 @@ class Sketch:
     target: str
     destination: str
     receptacles: tuple[str, ...]
+    places: tuple[int, ...]
     objects: tuple[tuple[str, int], ...]
 
     @property
@@ -95,7 +98,8 @@ def _sketches(rng: random.Random, size: RoomSize, family: str) -> Iterator[Sketc
         objects = _place_targets(rng, family, target, destination, receptacles)
         wanted = rng.randint(*SIZES[size].objects)
         objects += _place_others(rng, [name for name in room.things if name != target], receptacles, wanted)
-        yield Sketch(family, target, destination, tuple(receptacles), tuple(objects))
+        places = _arrange(rng, len(receptacles))
+        yield Sketch(family, target, destination, tuple(receptacles), tuple(places), tuple(objects))
 
 
 def _furnish(rng: random.Random, always: Sequence[str], furniture: dict[str, int], count: int) -> list[str]:
@@ -105,6 +109,14 @@ def _furnish(rng: random.Random, always: Sequence[str], furniture: dict[str, int
     return sorted(chosen)
 
 
+def _arrange(rng: random.Random, count: int) -> list[int]:
+    """Locations of the receptacles. One in ten stands with the one before it, mostly of its class, as officially."""
+    places = [1]
+    for _ in range(count - 1):
+        places.append(places[-1] + (rng.random() >= SHARED_LOCATION))
+    return places
+
+
 def _choices(
     family: str, things: Sequence[str], lamps: Sequence[str], receptacles: Sequence[str]
 ) -> dict[str, list[str]]:
@@ -112,8 +124,8 @@ def _choices(
     classes = sorted(set(receptacles))
     if family == "look":
         stands = [name for name in classes if name in LAMP_STANDS]
-        held = {name for kind in classes for name in CONTAINMENT[kind]}
-        return {name: list(lamps) for name in things if name in held} if stands else {}
+        placeable = {name for kind in classes for name in CONTAINMENT[kind]}
+        return {name: list(lamps) for name in things if name in placeable} if stands else {}
     able = CAPABILITIES[NEEDED_CAPABILITY[family]] if family in NEEDED_CAPABILITY else things
     choices: dict[str, list[str]] = {}
     for target in things:
@@ -158,7 +170,7 @@ def _write(sketch: Sketch, rng: random.Random) -> str:
     """The problem in PDDL. Identifiers are dealt at random, so that numbers tell nothing about places."""
     receptacles = _identifiers(sketch.receptacles, rng)
     objects = _identifiers([kind for kind, _ in sketch.objects], rng)
-    locations = [f"loc_bar_{number:02d}" for number in range(len(receptacles) + 1)]
+    locations = [f"loc_bar_{number:02d}" for number in range(sketch.places[-1] + 1)]
     kinds_of_receptacles = sorted({*sketch.receptacles, "Fridge", "Microwave", "SinkBasin"})
     kinds_of_objects = sorted({kind for kind, _ in sketch.objects} | {"ButterKnife", "DeskLamp", "Knife"})
 
@@ -168,15 +180,15 @@ def _write(sketch: Sketch, rng: random.Random) -> str:
     declared += [(name, "receptacle") for name in receptacles] + [(name, "object") for name in objects]
 
     facts = [f"atLocation agent1 {locations[0]}"]
-    for name, kind, location in zip(receptacles, sketch.receptacles, locations[1:], strict=True):
-        facts += [f"receptacleType {name} {kind}Type", f"receptacleAtLocation {name} {location}"]
+    for name, kind, place in zip(receptacles, sketch.receptacles, sketch.places, strict=True):
+        facts += [f"receptacleType {name} {kind}Type", f"receptacleAtLocation {name} {locations[place]}"]
         if kind in OPENABLE:
             facts.append(f"openable {name}")
     for name, (kind, receptacle) in zip(objects, sketch.objects, strict=True):
         facts += [
             f"objectType {name} {kind}Type",
             f"inReceptacle {name} {receptacles[receptacle]}",
-            f"objectAtLocation {name} {locations[receptacle + 1]}",
+            f"objectAtLocation {name} {locations[sketch.places[receptacle]]}",
             f"toggleable {name}" if kind in ("DeskLamp", "FloorLamp") else f"pickupable {name}",
             *(f"{capability} {name}" for capability, kinds in CAPABILITIES.items() if kind in kinds),
         ]

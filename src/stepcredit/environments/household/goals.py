@@ -19,6 +19,9 @@ TASK_TYPES = {
 
 FAMILIES = tuple(TASK_TYPES)
 
+NEEDED_CAPABILITY = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
+"""Family → the predicate its target must satisfy to be treated; the other families ask for none."""
+
 SENTENCES = {
     "pick": ("put a {target} in {destination}.", "put some {target} on {destination}."),
     "look": ("look at {target} under the {destination}.", "examine the {target} with the {destination}."),
@@ -92,7 +95,7 @@ def recognise(formula: str) -> tuple[str, str, str]:
 
 
 def _normalise(formula: str) -> str:
-    return re.sub(r"\s*([()])\s*", r"\1", re.sub(r"\s+", " ", formula.lower()))
+    return re.sub(r"\s*([()])\s*", r"\1", " ".join(formula.lower().split()))
 
 
 def _pattern(formula: str) -> re.Pattern[str]:

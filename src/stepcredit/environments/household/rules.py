@@ -20,12 +20,14 @@ from stepcredit.environments.household import texts
 from stepcredit.environments.household.game import NOTHING, Game, State, members
 
 HELP = "help"
-"""Always does something, but tells nothing about the task; kept from policies."""
+"""Always does something, but tells nothing about the task."""
 
 
-def commands(game: Game, state: State) -> tuple[str, ...]:
-    """The commands that do something in a state, sorted, except ``help``."""
+def commands(game: Game, state: State, *, show_help: bool = False) -> tuple[str, ...]:
+    """The commands that do something in a state, sorted; ``help`` only where it is wanted."""
     offered = ["inventory", "look", *game.goto[state.place]]
+    if show_help:
+        offered.append(HELP)
     here = game.receptacles_at[state.place]
     traits, objects = game.traits, game.objects
     held = state.held

@@ -6,8 +6,10 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
@@ -105,26 +107,14 @@ class GeneratedGames:
         for kind, name, known in (("room", room, SIZES), ("split", split, SPLITS), ("family", family, FAMILIES)):
             if name not in known:
                 raise unknown_name(kind, name, known)
-        return load_game(identifier, *generate(int(seed), room, split, family, int(number)))
-
-
-class _Record(NamedTuple):
-    """One game in a file, not yet read."""
-
-    identifier: str
-    origin: str
-    read: Callable[[], tuple[str, str]]
-
-    @property
-    def split(self) -> str:
-        return self.identifier.partition("/")[0]
+        return load_game(identifier, *generate(int(seed), cast(RoomSize, room), split, family, int(number)))
 
 
 class FileGames:
     """Games from files: a tree of ``game.tw-pddl`` files, or a JSON-lines file ``{"id", "problem", "task"}``.
 
     An identifier is ``SPLIT/TASK-FOLDER/TRIAL-FOLDER``. Like the reference stack, a tree leaves out games with movable
-    receptacles or slices.
+    receptacles or slices. Files are read again whenever games are asked for, so that nothing but identifiers stays.
 
     Args:
         path: folder of the tree, at any level above the splits; or the file, gzipped or not.
@@ -135,60 +125,80 @@ class FileGames:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._warnings: list[str] = []
-        self._records = list(self._scan_tree() if path.is_dir() else self._scan_lines())
-        if not self._records:
-            reason = f"; {self._warnings[0]}" if self._warnings else ""
-            raise InputError(f"No household game in {str(path)!r}{reason}")
+        problems: list[str] = []
+        self._identifiers = [record.identifier for record in self._scan(problems.append)]
+        if not self._identifiers:
+            reason = f": {problems[0]}" if problems else f", neither {GAME_FILE} files nor lines of JSON"
+            raise InputError(f"No household games in {str(path)!r}{reason}.")
 
     def splits(self) -> tuple[str, ...]:
         """The first parts of the identifiers: the official splits, then others by name."""
-        found = {record.split for record in self._records}
+        found = {identifier.partition("/")[0] for identifier in self._identifiers}
         return tuple(split for split in (*OFFICIAL_SPLITS, *sorted(found - {*OFFICIAL_SPLITS})) if split in found)
 
     def games(self, split: str, warn: Warn) -> Iterator[LoadedGame]:
         """Read the games of a split, in the order of the file or of the sorted paths."""
-        for warning in self._warnings:
-            warn(warning)
-        for record in self._records:
-            if record.split == split:
+        for record in self._scan(warn):
+            if record.identifier.startswith(f"{split}/"):
                 try:
-                    yield load_game(record.identifier, *record.read())
+                    yield record.load()
                 except InputError as error:
-                    warn(f"{record.origin}: {error}")
+                    warn(str(error))
 
     def find(self, identifier: str) -> LoadedGame:
         """Read one game."""
-        for record in self._records:
-            if record.identifier == identifier:
-                try:
-                    return load_game(identifier, *record.read())
-                except InputError as error:
-                    raise InputError(f"{record.origin}: {error}") from None
-        raise unknown_name("game", identifier, [record.identifier for record in self._records])
+        if identifier not in self._identifiers:
+            close = get_close_matches(identifier, self._identifiers, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"for example {self._identifiers[0]!r} is one."
+            raise OptionError(f"Unknown game {identifier!r} of {len(self._identifiers)} in {str(self._path)!r}; {hint}")
+        return next(record for record in self._scan(_ignore) if record.identifier == identifier).load()
+
+    def _scan(self, warn: Warn) -> Iterator[_Record]:
+        """All games, the second and later ones of a name left out."""
+        seen: set[str] = set()
+        for record in self._scan_tree() if self._path.is_dir() else self._scan_lines(warn):
+            if record.identifier in seen:
+                warn(f"{record.origin}: game {record.identifier!r} was there before")
+            else:
+                seen.add(record.identifier)
+                yield record
 
     def _scan_tree(self) -> Iterator[_Record]:
         for path in sorted(self._path.rglob(GAME_FILE)):
-            if "movable" in str(path) or "Sliced" in str(path):
-                continue
-            yield _Record("/".join(path.absolute().parts[-4:-1]), str(path), lambda path=path: _read_game_file(path))
+            if "movable" not in str(path) and "Sliced" not in str(path):
+                yield _Record("/".join(path.absolute().parts[-4:-1]), str(path), partial(_read_game_file, path))
 
-    def _scan_lines(self) -> Iterator[_Record]:
-        seen: set[str] = set()
+    def _scan_lines(self, warn: Warn) -> Iterator[_Record]:
         for number, line in enumerate(_read_bytes(self._path).splitlines(), 1):
-            if not line.strip():
-                continue
             origin = f"{self._path}:{number}"
             try:
-                identifier, *texts = _fields(line, "id", "problem", "task")
-                if identifier in seen:
-                    raise InputError(f"game {identifier!r} is listed twice")
+                values = _json_object(line)
+                identifier = _text(values, "id")
+                if "/" not in identifier:
+                    raise InputError(f"field 'id': got {identifier!r}, expected SPLIT/…")
             except InputError as error:
-                self._warnings.append(f"{origin}: {error}")
-                continue
-            seen.add(identifier)
-            problem, task = texts
-            yield _Record(identifier, origin, lambda problem=problem, task=task: (problem, task))
+                warn(f"{origin}: {error}")
+            else:
+                yield _Record(identifier, origin, partial(_problem_and_task, values))
+
+
+class _Record(NamedTuple):
+    """One game in a file, not yet read."""
+
+    identifier: str
+    origin: str
+    read: Callable[[], tuple[str, str]]
+
+    def load(self) -> LoadedGame:
+        """Read it; an error names the place."""
+        try:
+            return load_game(self.identifier, *self.read())
+        except InputError as error:
+            raise InputError(f"{self.origin}: {error}") from None
+
+
+def _ignore(warning: str) -> None:
+    """Let a warning pass."""
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -196,31 +206,37 @@ def _read_bytes(path: Path) -> bytes:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
     except (EOFError, zlib.error, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"Cannot read the games {str(path)!r}: {reason}.") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"Cannot read {str(path)!r}: {reason}.") from None
 
 
-def _fields(data: bytes, *names: str) -> list[str]:
-    """Fields of a JSON object that must be there and be texts."""
+def _json_object(data: bytes) -> dict[str, Any]:
     try:
-        values: Any = orjson.loads(data)
+        values = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InputError(f"not valid JSON: {error}") from None
     if not isinstance(values, dict):
-        raise InputError("expected a JSON object")
-    for name in names:
-        if not isinstance(values.get(name), str):
-            raise InputError(f"field {name!r}: got {values.get(name)!r}, expected a text")
-    return [values[name] for name in names]
+        raise InputError(f"got a JSON {type(values).__name__}, expected an object")
+    return values
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    if not isinstance(value, str):
+        raise InputError(f"field {name!r}: got {value!r}, expected a text")
+    return value
+
+
+def _problem_and_task(values: Mapping[str, Any]) -> tuple[str, str]:
+    return _text(values, "problem"), _text(values, "task")
 
 
 def _read_game_file(path: Path) -> tuple[str, str]:
     """Problem and sentence of an official game file; the sentence stands in the file's grammar."""
-    data = _read_bytes(path)
-    problem, grammar = _fields(data, "pddl_problem", "grammar")
-    if orjson.loads(data).get("solvable") is False:
+    values = _json_object(_read_bytes(path))
+    if values.get("solvable") is False:
         raise InputError("marked as unsolvable by its makers")
-    sentence = re.search(r'Your task is to: ([^"]*)"', grammar)
+    sentence = re.search(r'Your task is to: ([^"]*)"', _text(values, "grammar"))
     if sentence is None:
         raise InputError("its grammar states no task")
-    return problem, sentence[1]
+    return _text(values, "pddl_problem"), sentence[1]

@@ -94,9 +94,18 @@ class HouseholdSuite:
             self._splits[split] = tuple(one.task for one in loaded)
         return self._splits[split]
 
-    def make(self, task: Task) -> Environment:
-        """A fresh environment for a task of this suite."""
-        return HouseholdEnvironment(*self._loaded(task.id))
+    def find(self, identifier: str) -> Task:
+        """The task of an identifier, read without the rest of its split.
+
+        Raises:
+            OptionError: no such task.
+            InputError: its game is broken.
+        """
+        return self._loaded(identifier).task
+
+    def make(self, task: Task, *, show_help: bool = False) -> HouseholdEnvironment:
+        """A fresh environment for a task of this suite; ``show_help`` lists ``help`` as the reference engine does."""
+        return HouseholdEnvironment(*self._loaded(task.id), show_help=show_help)
 
     def expert(self, environment: Environment) -> HouseholdExpert:
         """An expert that plays the given environment from its present state."""

@@ -8,8 +8,10 @@ from stepcredit.environments.retrieval.porter import stem
 from stepcredit.environments.retrieval.tokens import tokens
 
 STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
+    tokens(
+        "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
+        "they this to was will with"
+    )
 )
 _POSSESSIVES = ("'s", "’s", "＇s", "'S", "’S", "＇S")
 

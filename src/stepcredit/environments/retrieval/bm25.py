@@ -91,7 +91,7 @@ class Bm25Index:
         best = np.lexsort((self._rank[found], -score))[:limit]
         return list(zip(found[best].tolist(), score[best].tolist(), strict=True))
 
-    def _count(self, documents: Iterable[str]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+    def _count(self, documents: Iterable[str]) -> list[_Ints]:
         """One row per (document, term) in order of documents: term, document, frequency; and each document's length."""
         term, document, frequency, length = array("i"), array("i"), array("i"), array("i")
         for number, text in enumerate(documents):
@@ -100,7 +100,7 @@ class Bm25Index:
             document.extend(repeat(number, len(counts)))
             frequency.extend(counts.values())
             length.append(counts.total())
-        return tuple(np.frombuffer(column, np.int32) for column in (term, document, frequency, length))
+        return [np.frombuffer(column, np.int32) for column in (term, document, frequency, length)]
 
 
 def _inverse_norm(length: _Ints, k1: float, b: float) -> npt.NDArray[np.float32]:

@@ -67,10 +67,8 @@ def _pattern(word: str) -> str:
     letters: list[str] = []
     previous = "v"
     for letter in word:
-        if letter == "y":
-            previous = "v" if letters and previous == "c" else "c"
-        else:
-            previous = "v" if letter in "aeiou" else "c"
+        is_vowel = letter in "aeiou" or (letter == "y" and letters and previous == "c")
+        previous = "v" if is_vowel else "c"
         letters.append(previous)
     return "".join(letters)
 

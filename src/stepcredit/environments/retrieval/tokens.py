@@ -11,30 +11,32 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import starmap
 
 MAX_LENGTH = 255
 """A longer word is cut into pieces of this length."""
 
 # Classes: a letter, n digit, k Katakana, w connector ("_"), l : between letters, m , between digits, p . between
 # either, q ', i ideograph, j Hiragana, s South-East Asian, r regional indicator, e emoji, b emoji that takes a skin
-# tone, t skin tone, # key-cap base, x extending mark, c key-cap mark, v emoji presentation, z zero-width joiner, T and U
-# emoji tag and its end, and "-" for everything else.
-_EXTENDS = "[xczvTU]*+"
-_EXTENDS_EMOJI = "(?:[xcTU]|z(?!z*+[ebt]))*+"
+# tone, t skin tone, # key-cap base, x extending mark, c key-cap mark, v emoji presentation, z zero-width joiner, T
+# emoji tag, and "-" for everything else.
+_EXTENDS = "[xczvT]*+"
+_EXTENDS_EMOJI = "(?:[xcT]|z++(?![ebt]))*+"
 
 
 def _token_pattern() -> re.Pattern[str]:
+    """A token in group 1, or a run of connectors or joiners that belongs to none (else every start would rescan it)."""
     letter, digit, katakana, connector = (f"{c}{_EXTENDS}" for c in "ankw")
-    letters = f"{letter}(?:(?:(?:{connector})*|[lpq]{_EXTENDS}){letter})*"
-    digits = f"{digit}(?:(?:(?:{connector})*|[mpq]{_EXTENDS}){digit})*"
-    run = f"(?:{katakana}(?:(?:{connector})*{katakana})*|(?:{digits}|{letters})+)"
-    word = f"(?:{connector})*{run}(?:(?:{connector})+{run})*(?:{connector})*"
-    emoji = f"z*(?:(?:b{_EXTENDS_EMOJI})?t{_EXTENDS_EMOJI}|[eb]{_EXTENDS_EMOJI}v?)"
-    emojis = f"{emoji}(?:(?:z{emoji})+|T+U)?"
+    connectors = f"(?:{connector})*+"
+    letters = f"{letter}(?:(?:{connectors}|[lpq]{_EXTENDS}){letter})*"
+    digits = f"{digit}(?:(?:{connectors}|[mpq]{_EXTENDS}){digit})*"
+    run = f"(?:{katakana}(?:{connectors}{katakana})*|(?:{digits}|{letters})+)"
+    word = f"{connectors}{run}(?:{connector}{connectors}{run})*{connectors}"
+    emoji = f"z*+(?:(?:b{_EXTENDS_EMOJI})?t{_EXTENDS_EMOJI}|[eb]{_EXTENDS_EMOJI}v?)"
+    emojis = f"{emoji}(?:z{emoji})*"
     key_cap = f"#{_EXTENDS_EMOJI}v?c{_EXTENDS}"
     flag = f"(?:r{_EXTENDS}){{2}}"
-    return re.compile(f"{word}|{emojis}|{key_cap}|{flag}|(?:s{_EXTENDS})+|[ij]{_EXTENDS}")
+    token = f"{word}|{emojis}|{key_cap}|{flag}|(?:s{_EXTENDS})+|[ij]{_EXTENDS}"
+    return re.compile(f"({token})|(?:{connector})++|z++")
 
 
 _TOKEN = _token_pattern()
@@ -42,8 +44,8 @@ _TOKEN = _token_pattern()
 
 def tokens(text: str) -> list[str]:
     """The words, numbers, ideographs and emoji of a text, in order and unchanged."""
-    cuts = (match.span() for match in _TOKEN.finditer(text.translate(_CLASSES)))
-    found = list(starmap(lambda start, end: text[start:end], cuts))
+    cuts = (match.span(1) for match in _TOKEN.finditer(text.translate(_CLASSES)) if match[1])
+    found = [text[start:end] for start, end in cuts]
     if all(len(token) <= MAX_LENGTH for token in found):
         return found
     return [token[at : at + MAX_LENGTH] for token in found for at in range(0, len(token), MAX_LENGTH)]
@@ -61,11 +63,11 @@ def _ranges(table: str) -> frozenset[int]:
 # Unicode property Extended_Pictographic, without the letters among them.
 _EMOJI = _ranges(
     "a9 ae 203c 2049 2122 2194-2199 21a9-21aa 231a-231b 2328 2388 23cf 23e9-23f3 23f8-23fa 25aa-25ab 25b6 25c0 "
-    "25fb-25fe 2600-2605 2607-2612 2614-2685 2690-2705 2708-2712 2714 2716 271d 2721 2728 2733-2734 2744 2747 274c 274e "
-    "2753-2755 2757 2763-2767 2795-2797 27a1 27b0 27bf 2934-2935 2b05-2b07 2b1b-2b1c 2b50 2b55 3030 303d 3297 3299 "
-    "1f000-1f0ff 1f10d-1f10f 1f12f 1f16c-1f171 1f17e-1f17f 1f18e 1f191-1f19a 1f1ad-1f1e5 1f201-1f20f 1f21a 1f22f "
-    "1f232-1f23a 1f23c-1f23f 1f249-1f3fa 1f400-1f53d 1f546-1f64f 1f680-1f6ff 1f774-1f77f 1f7d5-1f7ff 1f80c-1f80f "
-    "1f848-1f84f 1f85a-1f85f 1f888-1f88f 1f8ae-1f8ff 1f90c-1f93a 1f93c-1f945 1f947-1faff 1fc00-1fffd"
+    "25fb-25fe 2600-2605 2607-2612 2614-2685 2690-2705 2708-2712 2714 2716 271d 2721 2728 2733-2734 2744 2747 274c "
+    "274e 2753-2755 2757 2763-2767 2795-2797 27a1 27b0 27bf 2934-2935 2b05-2b07 2b1b-2b1c 2b50 2b55 3030 303d 3297 "
+    "3299 1f000-1f0ff 1f10d-1f10f 1f12f 1f16c-1f171 1f17e-1f17f 1f18e 1f191-1f19a 1f1ad-1f1e5 1f201-1f20f 1f21a "
+    "1f22f 1f232-1f23a 1f23c-1f23f 1f249-1f3fa 1f400-1f53d 1f546-1f64f 1f680-1f6ff 1f774-1f77f 1f7d5-1f7ff "
+    "1f80c-1f80f 1f848-1f84f 1f85a-1f85f 1f888-1f88f 1f8ae-1f8ff 1f90c-1f93a 1f93c-1f945 1f947-1faff 1fc00-1fffd"
 )
 # Unicode property Emoji_Modifier_Base.
 _EMOJI_BASE = _ranges(
@@ -86,7 +88,6 @@ _PUNCTUATION = {
     "\u202f": "w",
     "\u20e3": "c",
     "\ufe0f": "v",
-    "\U000e007f": "U",
 }
 _SOUTH_EAST_ASIAN = ("THAI ", "LAO ", "MYANMAR ", "KHMER ", "TAI ", "NEW TAI LUE ", "AHOM ")
 _IDEOGRAPHS = ("CJK ", "KANGXI ", "IDEOGRAPHIC ", "HANGZHOU ")
@@ -112,7 +113,7 @@ def _classify(character: str) -> str:
         return "t"
     if 0x1F1E6 <= point <= 0x1F1FF:
         return "r"
-    if 0xE0020 <= point <= 0xE007E:
+    if 0xE0020 <= point <= 0xE007F:
         return "T"
     if point in _EMOJI:
         return "b" if point in _EMOJI_BASE else "e"
@@ -120,7 +121,7 @@ def _classify(character: str) -> str:
     name = unicodedata.name(character, "")
     if category[0] in "LM" and name.startswith(_SOUTH_EAST_ASIAN):
         return "s"
-    if category[0] == "M" or category == "Cf" or name.startswith("HALFWIDTH KATAKANA") and "SOUND MARK" in name:
+    if category[0] == "M" or category == "Cf" or (name.startswith("HALFWIDTH KATAKANA") and "SOUND MARK" in name):
         return "x"
     if category[0] == "L" or category == "Nl" or 0x24B6 <= point <= 0x24E9:
         return _letter_class(name)

@@ -1,0 +1,94 @@
+"""``stepcredit play``: a person plays in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.columns import Columns
+from rich.console import Console
+from rich.text import Text
+
+from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.environments.catalogue import ENVIRONMENTS, make_suite
+from stepcredit.environments.protocol import Environment, Task, TaskSuite
+
+QUIT = "quit"
+
+
+def play(
+    environment: str,
+    *,
+    split: str | None = None,
+    task: str | None = None,
+    **options: Annotated[str, Parameter(help="any option of the environment, see `stepcredit envs NAME`")],
+) -> None:
+    """Play a task yourself: type a command, or the number it is listed with, or `quit`.
+
+    Args:
+        environment: name of the environment.
+        split: take the first task of this split; by default of the first split.
+        task: identifier of the task to play instead.
+    """
+    if environment not in ENVIRONMENTS:
+        raise unknown_name("environment", environment, ENVIRONMENTS)
+    known = ENVIRONMENTS[environment].options()
+    values = {}
+    for option, text in options.items():
+        name = option.replace("-", "_")
+        if name not in known:
+            raise unknown_name(f"{environment} option", name, known)
+        values[name] = known[name].parse(text)
+    suite = make_suite(environment, **values)
+    played = suite.make(_choose(suite, split, task))
+    try:
+        _converse(Console(), played)
+    finally:
+        played.close()
+
+
+def _choose(suite: TaskSuite, split: str | None, identifier: str | None) -> Task:
+    splits = (split,) if split is not None else suite.splits()
+    if identifier is None:
+        return suite.tasks(splits[0])[0]
+    for task in (task for name in splits for task in suite.tasks(name)):
+        if task.id == identifier:
+            return task
+    raise OptionError(f"Unknown task {identifier!r} in {', '.join(splits)}; one is {suite.tasks(splits[0])[0].id!r}.")
+
+
+def _converse(console: Console, environment: Environment) -> None:
+    """Show, ask, execute, until the task ends, the person quits or the input does."""
+    observation, info = environment.reset()
+    over, turns = False, 0
+    while not over:
+        console.print(Text(observation))
+        _list_commands(console, info["admissible"])
+        try:
+            answer = console.input("[bold]> [/bold]").strip()
+        except EOFError:
+            break
+        if answer == QUIT:
+            break
+        observation, _, terminated, truncated, info = environment.step(_meant(answer, info["admissible"]))
+        turns += 1
+        over = terminated or truncated
+    if over:
+        console.print(Text(observation))
+    outcome = "Won" if info["won"] else "Not won"
+    console.print(f"\n{outcome} after {turns} turn{'' if turns == 1 else 's'}.", style="bold", highlight=False)
+
+
+def _list_commands(console: Console, commands: Sequence[str]) -> None:
+    """The admissible commands with their numbers, from 1; what accepts any text lists none."""
+    if commands:
+        numbered = (Text(f"{number:>3} {command}", style="dim") for number, command in enumerate(commands, 1))
+        console.print(Columns(numbered, column_first=True, padding=(0, 2)))
+
+
+def _meant(answer: str, commands: Sequence[str]) -> str:
+    """The command of a number, or the answer itself."""
+    if answer.isdecimal() and 1 <= int(answer) <= len(commands):
+        return commands[int(answer) - 1]
+    return answer

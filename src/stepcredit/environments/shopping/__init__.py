@@ -1,0 +1,1 @@
+"""Shopping: WebShop's catalogue, search engine, pages, goals and reward in one process."""
