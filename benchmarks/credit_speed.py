@@ -169,18 +169,17 @@ def main() -> None:
     parser.add_argument("--machine", default="two shared cores", help="what to record about the machine")
     parser.add_argument("--json", type=Path, help="store the figures in this file")
     options = parser.parse_args()
-    rows = [entry for turns in options.turns for entry in measure(turns, options.seed, options.methods)]
     result: dict[str, Any] = {
         "command": " ".join(["python", "benchmarks/credit_speed.py", *sys.argv[1:]]),
         "seed": options.seed,
         "machine": options.machine,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "rows": rows,
-        "bytes_a_turn": round(bytes_a_turn(min(options.turns), options.seed), 1),
     }
-    if options.file_mb:
+    if options.file_mb:  # first: a child's peak memory starts at that of the process that made it
         result["file"] = file_figures(options.file_mb, options.seed, options.file_method)
+    result["bytes_a_turn"] = round(bytes_a_turn(min(options.turns), options.seed), 1)
+    result["rows"] = [entry for turns in options.turns for entry in measure(turns, options.seed, options.methods)]
     show(result, options.turns)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -29,6 +29,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 GIVEN = {"values": (0.4, 0.5, 0.8), "hindsight": (-0.9, -0.6, -0.3)}
 """Columns a caller supplies: one number for each state of the example."""
 
+ALL_FAILED = ("progpo",)
+"""Methods that act only where every episode of a task failed."""
+
 STATES = ("o1", "o2", "o3")
 
 
@@ -37,12 +40,12 @@ def example(name: str) -> str:
     return _catalogue() if name == "catalogue" else _worked(name)
 
 
-def episodes(*, branches: bool) -> list[Episode]:
-    """A wins, B fails at once with a charge on its last turn, C repeats A's beginning and fails.
+def episodes(*, branches: bool, outcome: float) -> list[Episode]:
+    """A ends with ``outcome``, B fails at once with a charge on its last turn, C repeats A's beginning and fails.
 
     With branches, C leaves A at its second turn instead of starting anew.
     """
-    win = _episode("A", [("o1", "left", 0.2), ("o2", "take", 0.6), ("o3", "put", 0.4)], "won", reward=10.0)
+    win = _episode("A", [("o1", "left", 0.2), ("o2", "take", 0.6), ("o3", "put", 0.4)], "won", reward=outcome)
     lose = _episode("B", [("o1", "right", 0.3), ("o3", "drop", 0.9)], "lost", penalty=0.1)
     again = [("o1", "left", 0.2), ("o2", "take", 0.5), ("o3", "drop", 0.8)]
     if branches:
@@ -77,7 +80,8 @@ def _episode(
 def _worked(name: str) -> str:
     method = METHODS[name]
     branches = method.family == "tree" or "branch" in method.needs or name in ("treepo", "at2po")
-    turns = Turns.from_episodes(episodes(branches=branches))
+    outcome = 0.0 if name in ALL_FAILED else 10.0
+    turns = Turns.from_episodes(episodes(branches=branches, outcome=outcome))
     options = dict(OPTIONS.get(name, {}))
     given = {
         column: np.array([GIVEN[column][STATES.index(turns.state_names[state])] for state in turns.state])
@@ -88,7 +92,8 @@ def _worked(name: str) -> str:
     start = "leaves A at its turn 1" if branches else "begins like A"
     setting = ", ".join(f"`{key}={value}`" for key, value in options.items()) or "default options"
     lines = [
-        f"A wins 10, B fails and is charged 0.1 on its last turn, C {start} and fails. With {setting}:",
+        f"A {'wins 10' if outcome else 'fails'}, B fails and is charged 0.1 on its last turn, C {start} and fails. "
+        f"With {setting}:",
         "",
         _table_row(
             "turn", "state", "action", "reward", "penalty", *_recorded(name), *given, *credit.components, "**A**"

@@ -59,7 +59,9 @@ def test_credit_goes_to_standard_output_and_the_summary_beside_it(
     assert err.splitlines() == [
         "gigpo: 5 of 5 turns scored, 2 episodes, 1 task groups",
         "groups 3, singletons 1, turns in groups of two or more 80.0%, all equal 0",
-        "mean |value|: advantage 8.649, episode 4.824, step 3.825",
+        "mean |advantage| 8.649, |episode| 4.824, |step| 3.825",
+        "group sizes: 1: 1, 2: 2",
+        "sign conflicts: 0",
     ]
 
 

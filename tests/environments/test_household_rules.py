@@ -14,6 +14,7 @@ from stepcredit.environments.household.game import members
 from stepcredit.environments.household.generator import generate
 from stepcredit.environments.household.goals import FAMILIES
 from stepcredit.environments.household.problem import parse_problem
+from stepcredit.environments.household.texts import examine_object
 from stepcredit.environments.protocol import Task
 
 # The desk and the drawer share a location. Apple 1 lies in the drawer and, at once, in the fridge.
@@ -158,6 +159,41 @@ def test_heat_drives_out_cold_and_texts_name_each_condition() -> None:
     assert play("examine apple 1") == "This is a hot and clean apple 1."
     play("go to fridge 1", "cool apple 1 with fridge 1")
     assert play("examine apple 1") == "This is a cool and clean apple 1."
+
+
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [
+        ("", "There's nothing special about apple 1."),
+        ("hot", "This is a hot apple 1."),
+        ("clean", "This is a clean apple 1."),
+        ("cool", "This is a cold apple 1."),
+        ("hot clean", "This is a hot and clean apple 1."),
+        ("cool clean", "This is a cool and clean apple 1."),
+        ("sliced", "This is a sliced apple 1."),
+        ("hot sliced", "This is a hot sliced apple 1."),
+        ("cool sliced", "This is a cool sliced apple 1."),
+        ("clean sliced", "This is a clean sliced apple 1."),
+        ("hot clean sliced", "This is a hot and clean sliced apple 1."),
+        ("cool clean sliced", "This is a cool and clean sliced apple 1."),
+        ("hot cool", "This is a hot apple 1."),
+    ],
+)
+def test_an_examined_object_shows_its_condition(conditions: str, text: str) -> None:
+    game = parse_problem(PROBLEM, "task")
+    apple = game.object_numbers["apple 1"]
+    state = game.start._replace(**dict.fromkeys(conditions.split(), 1 << apple))
+    assert examine_object(game, state, apple) == text
+
+
+def test_examined_lamps_and_things_that_cannot_be_sliced() -> None:
+    game = parse_problem(PROBLEM, "task")
+    lamp, knife = game.object_numbers["desklamp 1"], game.object_numbers["knife 1"]
+    assert examine_object(game, game.start, lamp) == "There's nothing special about desklamp 1."
+    assert examine_object(game, game.start._replace(toggled=1 << lamp), lamp) == "This desklamp 1 is on."
+    assert (
+        examine_object(game, game.start._replace(sliced=1 << knife), knife) == "There's nothing special about knife 1."
+    )
 
 
 def test_a_knife_reaches_into_closed_receptacles_but_not_to_other_locations() -> None:

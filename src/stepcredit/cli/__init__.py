@@ -17,15 +17,15 @@ USER_MISTAKE = 2
 INTERRUPTED = 130
 
 VERBS = {
-    "train": "stepcredit.cli.train:train",
-    "evaluate": "stepcredit.cli.evaluate:evaluate",
-    "assign": "stepcredit.cli.assign:assign",
-    "methods": "stepcredit.cli.methods:methods",
-    "envs": "stepcredit.cli.envs:envs",
-    "play": "stepcredit.cli.play:play",
-    "replay": "stepcredit.cli.replay:replay",
+    "train": "Train an agent as a recipe says, or continue a run.",
+    "evaluate": "Success of a run or a model on fixed tasks, by family, with intervals.",
+    "assign": "Credit for every turn of a rollout file.",
+    "methods": "The credit methods: options, presets, sources.",
+    "envs": "The environments: splits, counts, options.",
+    "play": "Play an environment yourself.",
+    "replay": "Feed recorded commands to an environment and print what it answers.",
 }
-"""Every verb and the function behind it, imported only when it is called."""
+"""Every verb with its one line of help. Verb ``x`` is the function ``x`` in ``cli/x.py``, imported when it is called."""
 
 
 def make_app() -> App:
@@ -37,8 +37,8 @@ def make_app() -> App:
         exit_on_error=False,
         print_error=False,
     )
-    for verb, target in VERBS.items():
-        app.command(target, name=verb)
+    for verb, summary in VERBS.items():
+        app.command(f"stepcredit.cli.{verb}:{verb}", name=verb, help=summary)
     return app
 
 

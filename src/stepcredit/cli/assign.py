@@ -80,14 +80,23 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
 
 def _sentences(summary: dict[str, Any]) -> str:
     """The summary for a person: what was scored, the groups it was compared in, the size of the credit, warnings."""
-    found = summary["diagnostics"]
-    groups, sizes = found["groups"], found["mean_abs"]
+    found = dict(summary["diagnostics"])
+    groups, sizes, warnings = (found.pop(key) for key in ("groups", "mean_abs", "warnings"))
     lines = [
         f"{summary['method']}: {summary['scored']:,} of {summary['turns']:,} turns scored, "
         f"{summary['episodes']:,} episodes, {summary['tasks']:,} task groups",
         f"groups {groups['count']:,}, singletons {groups['singletons']:,}, "
         f"turns in groups of two or more {groups['shared']:.1%}, all equal {groups['all_equal']:,}",
-        "mean |value|: " + ", ".join(f"{name} {value:.4g}" for name, value in sizes.items()),
-        *(f"warning: {warning}" for warning in found["warnings"]),
+        "mean " + ", ".join(f"|{name}| {value:.4g}" for name, value in sizes.items()),
+        f"group sizes: {_plain(groups['sizes'])}",
+        *(f"{key.replace('_', ' ')}: {_plain(value)}" for key, value in found.items()),
+        *(f"warning: {warning}" for warning in warnings),
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(value: Any) -> str:
+    """A number, or a dict of them, in one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_plain(part)}" for key, part in value.items()) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -40,7 +40,7 @@ _NUMBERS = {int, float}
 _NOT_RECORDED = math.nan
 
 
-def read_episodes(path: Path) -> Iterator[Episode]:
+def read_episodes(path: str | Path) -> Iterator[Episode]:
     """The episodes of a rollout file, one by one; faults that need the whole file (parents) come after the last.
 
     Raises:
@@ -55,7 +55,7 @@ def read_episodes(path: Path) -> Iterator[Episode]:
     builder.build()
 
 
-def read_turns(path: Path) -> Turns:
+def read_turns(path: str | Path) -> Turns:
     """The flat table of a rollout file, without holding its episodes.
 
     Raises:
@@ -71,7 +71,7 @@ def read_turns(path: Path) -> Turns:
     return builder.build()
 
 
-def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
     """Write a rollout file. Reading it back gives equal episodes, fields that the format does not name included.
 
     Raises:
@@ -90,7 +90,7 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
                 raise InputError(f"Episode {episode.episode!r} cannot be written as JSON: {error}.") from error
 
 
-def write_credit(path: Path, turns: Turns, credit: Credit) -> None:
+def write_credit(path: str | Path, turns: Turns, credit: Credit) -> None:
     """Write a credit file: one line a turn in the table's order; NaN (not scored) becomes null."""
     tasks = [orjson.dumps(name).decode() for name in turns.task_names]
     heads = [
@@ -109,7 +109,7 @@ def write_credit(path: Path, turns: Turns, credit: Credit) -> None:
 
 
 @contextmanager
-def open_atomic(path: Path) -> Iterator[IO[bytes]]:
+def open_atomic(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write bytes to, compressed where the name ends in ``.gz``.
 
     The bytes go to a neighbour file that takes the name's place once all is written and on disk; after an error
@@ -119,6 +119,7 @@ def open_atomic(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         InputError: the file cannot be created.
     """
+    path = Path(path)
     if path == STANDARD_OUTPUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -149,9 +150,9 @@ def open_atomic(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """Each line with its ``FILE:LINE``; the line feed at the end of the file starts no further line."""
-    number = 0
+    path, number = Path(path), 0
     try:
         with path.open("rb", buffering=_BUFFER) as raw:
             file: IO[bytes] = raw

@@ -345,7 +345,7 @@ def _read(folder: Path, size: int) -> tuple[FloatArray, FloatArray, int]:
     """Weights, moments and number of steps that ``save`` wrote."""
     try:
         config = json.loads((folder / _CONFIG_FILE).read_text(encoding="utf-8"))
-        with np.load(folder / _STATE_FILE, allow_pickle=False) as state:
+        with (folder / _STATE_FILE).open("rb") as file, np.load(file, allow_pickle=False) as state:
             weights, moments = state["weights"], state["moments"]
         steps = int(config["steps"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:

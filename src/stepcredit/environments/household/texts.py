@@ -75,14 +75,15 @@ def examine_object(game: Game, state: State, thing: int) -> str:
     if game.traits.vessels >> thing & 1:
         inside = enumeration([f"a {game.objects[o]}" for o in members(game.inner.get(thing, 0))])
         return f"This is a normal {name}. In it, you see {inside}."
-    conditions = (("hot", state.hot), ("cool", state.cool), ("clean", state.clean))
-    condition = " and ".join(word for word, mask in conditions if mask >> thing & 1)
-    if state.sliced >> thing & 1:
-        condition = f"{condition} sliced".lstrip()
-    elif condition == "cool":
-        condition = "cold"
+    temperature = "hot" if state.hot >> thing & 1 else "cool" if state.cool >> thing & 1 else ""
+    condition = " and ".join(filter(None, (temperature, "clean" if state.clean >> thing & 1 else "")))
+    sliced = state.sliced >> thing & 1
+    if condition and sliced:
+        return f"This is a {condition} sliced {name}."
     if condition:
-        return f"This is a {condition} {name}."
-    if game.traits.toggleable >> thing & state.toggled >> thing & 1:
+        return f"This is a {'cold' if condition == 'cool' else condition} {name}."
+    if (game.traits.toggleable & state.toggled) >> thing & 1:
         return f"This {name} is on."
+    if sliced and game.traits.sliceable >> thing & 1:
+        return f"This is a sliced {name}."
     return f"There's nothing special about {name}."

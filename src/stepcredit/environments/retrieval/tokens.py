@@ -24,8 +24,8 @@ _EXTENDS_EMOJI = "(?:[xcT]|z++(?![ebt]))*+"
 
 
 def _token_pattern() -> re.Pattern[str]:
-    """A token in group 1, or a run of connectors or joiners that belongs to none (else every start would rescan it)."""
-    letter, digit, katakana, connector = (f"{c}{_EXTENDS}" for c in "ankw")
+    """A token in group 1, or a run that belongs to none (which else would be scanned again from each of its places)."""
+    letter, digit, katakana, connector = (f"{c}{_EXTENDS}" for c in ("a++", "n++", "k++", "w"))
     connectors = f"(?:{connector})*+"
     letters = f"{letter}(?:(?:{connectors}|[lpq]{_EXTENDS}){letter})*"
     digits = f"{digit}(?:(?:{connectors}|[mpq]{_EXTENDS}){digit})*"
@@ -36,7 +36,7 @@ def _token_pattern() -> re.Pattern[str]:
     key_cap = f"#{_EXTENDS_EMOJI}v?c{_EXTENDS}"
     flag = f"(?:r{_EXTENDS}){{2}}"
     token = f"{word}|{emojis}|{key_cap}|{flag}|(?:s{_EXTENDS})+|[ij]{_EXTENDS}"
-    return re.compile(f"({token})|(?:{connector})++|z++")
+    return re.compile(f"({token})|(?:{connector})++|z++|-++")
 
 
 _TOKEN = _token_pattern()

@@ -66,14 +66,15 @@ def _ratio(left: str, right: str) -> float:
 def _common_subsequence(left: str, right: str) -> int:
     """Length of the longest common subsequence, by Hyyrö's bit-parallel recursion: one addition per character.
 
-    Bit i of ``row`` is 0 where the i-th character of ``left`` adds one to the length so far.
+    Bit i of ``row`` is 0 where the i-th character of the shorter string adds one to the length so far.
     """
+    shorter, longer = sorted((left, right), key=len)
     places: dict[str, int] = {}
-    for position, character in enumerate(left):
+    for position, character in enumerate(shorter):
         places[character] = places.get(character, 0) | 1 << position
-    full = (1 << len(left)) - 1
+    full = (1 << len(shorter)) - 1
     row = full
-    for character in right:
+    for character in longer:
         matched = row & places.get(character, 0)
         row = ((row + matched) | (row - matched)) & full
-    return len(left) - row.bit_count()
+    return len(shorter) - row.bit_count()

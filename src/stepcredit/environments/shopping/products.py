@@ -103,9 +103,7 @@ def load_products(items: Path, instructions: Path, *, count: int | None = None) 
             if asin != _PARENT_ASIN and len(asin) <= _LONGEST_ASIN and asin not in products:
                 products[asin] = _product(entry, notes.get(asin) or {})
         except (AttributeError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{items}: product {number} does not have WebShop's form ({type(error).__name__}: {error})."
-            ) from None
+            raise InputError(f"{items}: product {number} does not have WebShop's form: {_fault(error)}.") from None
     return list(products.values())
 
 
@@ -124,8 +122,7 @@ def load_human_instructions(path: Path, products: Iterable[Product]) -> list[Hum
                 text = _text(entry["instruction"])
             except (KeyError, TypeError) as error:
                 raise InputError(
-                    f"{path}: an instruction for {product.asin} does not have WebShop's form "
-                    f"({type(error).__name__}: {error})."
+                    f"{path}: an instruction for {product.asin} does not have WebShop's form: {_fault(error)}."
                 ) from None
             if attributes:
                 found.append(HumanInstruction(product.asin, text, attributes, options))
@@ -180,6 +177,10 @@ def _text(value: Any) -> str:
 
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(_text(value) for value in values)
+
+
+def _fault(error: Exception) -> str:
+    return f"no field {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _read(path: Path, form: type[Any]) -> Any:

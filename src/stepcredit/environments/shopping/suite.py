@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, overload
@@ -162,11 +163,11 @@ class ShoppingSuite:
         return self._goals[self._order[position]]
 
     def _position(self, identifier: str) -> int:
-        digits = identifier.removeprefix(_TASK_PREFIX)
-        if not (digits.isascii() and digits.isdecimal() and int(digits) < len(self._order)):
+        match = re.fullmatch(rf"{_TASK_PREFIX}(\d{{1,9}})", identifier, re.ASCII)
+        if match is None or int(match[1]) >= len(self._order):
             last = len(self._order) - 1
             raise OptionError(f"Unknown task {identifier!r}; expected {_TASK_PREFIX}0 to {_TASK_PREFIX}{last}.")
-        return int(digits)
+        return int(match[1])
 
 
 class _Tasks(Sequence[Task]):
