@@ -1,6 +1,6 @@
 """Does fitted allocation find states worth branching? Fitted, random and uniform allocation on the same policies.
 
-python benchmarks/allocation_quality.py [--seeds 10] [--updates 30] [--json] [--out benchmarks/results/allocation_quality.json]
+python benchmarks/allocation_quality.py [--seeds 10] [--updates 30] [--json] [--out FILE]
 
 For every seed a linear policy learns in the household from nothing, on uniformly drawn tasks and without branches; its
 snapshots, one an update, are the policies that every arm then plays with: 8 of 64 candidate tasks, 48 root rollouts,

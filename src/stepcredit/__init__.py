@@ -14,7 +14,9 @@ from stepcredit.core.errors import (
     OptionError,
     StepcreditError,
 )
+from stepcredit.core.files import read_episodes, read_turns, write_credit, write_episodes
 from stepcredit.core.turns import Turns
+from stepcredit.credit.catalogue import assign
 
 __version__ = "0.1.0"
 
@@ -33,4 +35,9 @@ __all__ = [
     "Turn",
     "Turns",
     "__version__",
+    "assign",
+    "read_episodes",
+    "read_turns",
+    "write_credit",
+    "write_episodes",
 ]

@@ -110,9 +110,9 @@ def test_memory_stays_bounded_over_many_rounds() -> None:
     for round_ in range(1, 120):
         remember(memory, round_, *(group(f"s{n}", ("e", 1, 0)) for n in rng.choice(400, 20, replace=False)))
         _, arrays = memory.state()
-        assert len(memory) == len(arrays["rows"]) <= 50
-        assert len(arrays["outcomes"]) <= 20 * 31  # 0.5^30 is the last weight above 1e-9
-        assert set(arrays["outcomes"][:, 0].tolist()) <= set(arrays["rows"].tolist())
+        assert len(memory) == int((arrays["depth"] >= 0).sum()) <= 50
+        assert len(arrays["lines"]) <= 20 * 31  # 0.5^30 is the last weight above 1e-9
+        assert set(arrays["lines"][:, 0].tolist()) <= set(np.flatnonzero(arrays["depth"] >= 0).tolist())
 
 
 def test_state_memory_goes_on_with_equal_bits() -> None:

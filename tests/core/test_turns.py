@@ -10,7 +10,7 @@ import pytest
 from reference.batches import DEGENERATE, batch, chain, long_branch_chain, random_forest
 from reference.rows import all_rows
 from stepcredit.core.episodes import Episode, Parent
-from stepcredit.core.errors import InputError
+from stepcredit.core.errors import InputError, NumericsError
 from stepcredit.core.turns import NO_EPISODE, NO_ROW, Turns
 
 
@@ -138,6 +138,15 @@ def test_faults_name_the_episode(episodes: list[Episode], message: str) -> None:
     with pytest.raises(InputError) as caught:
         Turns.from_episodes(episodes)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("field", ["reward", "penalty"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_names_turn_and_episode(field: str, value: float) -> None:
+    good, bad = chain("t", "A", ["s"]), chain("t", "B", ["s", "u"])
+    turn = dataclasses.replace(bad.turns[1], **{field: value})
+    with pytest.raises(NumericsError, match=r"^Reward or penalty of turn 1 of episode 'B' is not finite"):
+        Turns.from_episodes([good, dataclasses.replace(bad, turns=(bad.turns[0], turn))])
 
 
 def test_a_cycle_below_a_valid_branch_is_found() -> None:

@@ -12,7 +12,8 @@ from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode
 from stepcredit.core.turns import Turns
 from stepcredit.credit.graph import Graph, propagation_degree, ragged_range
-from stepcredit.credit.graph_values import ValueWeighting, hop_sums, solve_values
+from stepcredit.credit.graph_hops import hop_sums
+from stepcredit.credit.graph_values import ValueWeighting, solve_values
 
 
 def by_name(episodes: list[Episode], values: FloatArray) -> dict[Node, float]:

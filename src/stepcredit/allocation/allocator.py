@@ -44,7 +44,7 @@ class AllocatorState(NamedTuple):
 
     Attributes:
         values: plain values that JSON can hold.
-        arrays: the numbers, by name.
+        arrays: the numbers, by name. They share memory with the allocator: write or copy them before its next round.
     """
 
     values: dict[str, Any]

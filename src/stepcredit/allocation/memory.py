@@ -187,27 +187,30 @@ class StateMemory:
         self._add_outcomes(round_, groups, rows)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain values, and arrays."""
-        rows = np.flatnonzero(self.depth >= 0)
-        return {"clusters": self._clusters}, {
-            "rows": rows,
-            "keys": self._keys[rows],
-            "columns": np.stack([self.task[rows], self.depth[rows], self.horizon[rows], self._seen[rows]], axis=1),
-            "vectors": self._vectors[rows],
-            "outcomes": self._outcomes.copy(),
-        }
+        """Plain values, and arrays; those of states are views."""
+        end = int(np.flatnonzero(self.depth >= 0).max(initial=-1)) + 1
+        columns = {name: column[:end] for name, column in self._columns().items()}
+        return {"clusters": self._clusters}, {**columns, "vectors": self._vectors[:end], "lines": self._outcomes}
 
     def load(self, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become what ``state`` described."""
-        rows = arrays["rows"]
         self._clusters = values["clusters"]
-        self._rows = {key.tobytes(): int(row) for key, row in zip(arrays["keys"], rows, strict=True)}
-        self._keys[rows] = arrays["keys"]
-        self.depth[:] = -1
-        self.task[rows], self.depth[rows], self.horizon[rows], self._seen[rows] = arrays["columns"].T
+        for name, column in self._columns().items():
+            column[: len(arrays[name])] = arrays[name]
+        self.depth[len(arrays["depth"]) :] = -1
+        self._rows = {self._keys[row].tobytes(): row for row in np.flatnonzero(self.depth >= 0).tolist()}
         self._vectors = np.zeros((self.capacity, arrays["vectors"].shape[1]), dtype=np.float16)
-        self._vectors[rows] = arrays["vectors"]
-        self._outcomes = arrays["outcomes"].copy()
+        self._vectors[: len(arrays["vectors"])] = arrays["vectors"]
+        self._outcomes = arrays["lines"].copy()
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return {
+            "keys": self._keys,
+            "task": self.task,
+            "depth": self.depth,
+            "horizon": self.horizon,
+            "last": self._seen,
+        }
 
     def _forget(self, needed: int) -> None:
         """Free rows until ``needed`` more fit."""

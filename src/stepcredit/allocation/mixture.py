@@ -129,7 +129,7 @@ class MixtureFit:
                 yield self._mixture(task, scale * sums[task % len(self._sums)], round_)
 
     def state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Everything but the grid: plain values, and arrays."""
+        """Everything but the grid: plain values, and arrays; the running sums are a view."""
         records = [(shelf, record) for shelf, held in enumerate(self._records) for record in held]
         values = {
             "round": self._round,
@@ -142,7 +142,7 @@ class MixtureFit:
             for shelf, record in records
         ]
         used = min(len(self._tasks), len(self._sums))
-        return values, {"sums": self._sums[:used].copy(), "records": np.array(table, dtype=np.float64).reshape(-1, 12)}
+        return values, {"sums": self._sums[:used], "records": np.array(table, dtype=np.float64).reshape(-1, 12)}
 
     def load(self, values: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
         """Become what ``state`` described."""
@@ -150,8 +150,8 @@ class MixtureFit:
         self._tasks = {name: number for number, name in enumerate(values["tasks"])}
         self._with_history = list(values["with_history"])
         self._with_semantic = list(values["with_semantic"])
-        self._sums[:] = 0
-        self._sums[: len(arrays["sums"])] = arrays["sums"]
+        used = len(arrays["sums"])
+        self._sums[:used], self._sums[used:] = arrays["sums"], 0
         for held in self._records:
             held.clear()
         for shelf, task, round_, weight, *evidence, successes, failures in arrays["records"].tolist():

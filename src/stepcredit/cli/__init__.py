@@ -25,7 +25,7 @@ VERBS = {
     "play": "Play an environment yourself.",
     "replay": "Feed recorded commands to an environment and print what it answers.",
 }
-"""Every verb with its one line of help. Verb ``x`` is the function ``x`` in ``cli/x.py``, imported when it is called."""
+"""Every verb with its one line of help. Verb ``x`` is function ``x`` of ``cli/x.py``, imported when it is called."""
 
 
 def make_app() -> App:
@@ -36,6 +36,7 @@ def make_app() -> App:
         version=__version__,
         exit_on_error=False,
         print_error=False,
+        suppress_keyboard_interrupt=False,
     )
     for verb, summary in VERBS.items():
         app.command(f"stepcredit.cli.{verb}:{verb}", name=verb, help=summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,39 +18,65 @@ from stepcredit.training.run_folder import RunFolder
 
 
 def train(
-    recipe: Path | None = None,
-    *,
+    *recipe: Annotated[str, Parameter(allow_leading_hyphen=True)],
     out: Path | None = None,
     resume: Path | None = None,
     json: bool = False,
-    **options: Annotated[str, Parameter(help="any recipe key, for example --method graft --method-options.lam 0.8")],
 ) -> None:
     """Train an agent as a recipe says; without a recipe, the tiny model in the household.
 
     Any key of the recipe can be given as an option and replaces the recipe's value; keys of tables are written with
-    a dot. `docs/training.md` lists the keys.
+    a dot: `--method graft --method-options.lam 0.8`. `docs/training.md` lists the keys.
 
     Args:
-        recipe: TOML file with recipe keys.
+        recipe: TOML file with recipe keys, and single keys as options.
         out: run folder, new or empty; by default a numbered folder below `runs/`.
         resume: run folder to continue, bit-equal with the uninterrupted run.
         json: print the final table as JSON on standard output.
     """
-    if resume is not None and (recipe is not None or options or out is not None):
+    file, options = split_arguments(recipe)
+    if resume is not None and (recipe or out is not None):
         raise OptionError("--resume continues a run as it was configured; leave recipe, --out and other options away.")
     if resume is not None:
         if not resume.is_dir():
             raise CheckpointError(f"No run folder {str(resume)!r} to resume.")
         config = make_config(RunFolder(resume).read_config())
     else:
-        config = load_config(recipe, parse_overrides(options))
-    folder = resume or out or next_run_folder(Path("runs"), recipe)
+        config = load_config(file, parse_overrides(options))
+    folder = resume or out or next_run_folder(Path("runs"), file)
     with RunFolder(folder) as run, ConsoleMonitor() as monitor:
         if resume is None:
             run.write_config(config.model_dump(mode="json"))
         monitor.say(f"Run folder: {folder}")
+        if config.group_size == 1:
+            monitor.say("Warning: group_size 1 leaves nothing to compare an episode with; most methods score it zero.")
         run_training(config, run, monitor)
     print_evaluations(RunFolder(folder), json=json)
+
+
+def split_arguments(tokens: Sequence[str]) -> tuple[Path | None, dict[str, str]]:
+    """The recipe file and the recipe keys of a command line: ``FILE --key value --key=value …``.
+
+    Raises:
+        OptionError: a key without value, or a second file.
+    """
+    file: Path | None = None
+    options: dict[str, str] = {}
+    waiting = iter(tokens)
+    for token in waiting:
+        if not token.startswith("--"):
+            if file is not None:
+                raise OptionError(
+                    f"Got {token!r} beside the recipe {str(file)!r}; expected one recipe, then --key value."
+                )
+            file = Path(token)
+            continue
+        key, given, value = token[2:].partition("=")
+        found = value if given else next(waiting, None)
+        if found is None:
+            raise OptionError(f"--{key} has no value; write --{key} VALUE.")
+        options[key] = found
+    return file, options
 
 
 def next_run_folder(parent: Path, recipe: Path | None) -> Path:
@@ -62,7 +89,7 @@ def next_run_folder(parent: Path, recipe: Path | None) -> Path:
     return parent / f"{name}-{number:03d}"
 
 
-def parse_overrides(options: dict[str, str]) -> dict[str, Any]:
+def parse_overrides(options: Mapping[str, str]) -> dict[str, Any]:
     """Command-line strings as recipe values: TOML where it reads as TOML, else text; dots make tables."""
     values: dict[str, Any] = {}
     for key, text in options.items():

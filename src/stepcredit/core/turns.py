@@ -16,7 +16,7 @@ import numpy as np
 
 from stepcredit.core.credit import BoolArray, FloatArray, IntArray
 from stepcredit.core.episodes import Episode, Parent
-from stepcredit.core.errors import FileFormatError, InputError
+from stepcredit.core.errors import FileFormatError, InputError, NumericsError
 
 NO_ROW = -1
 """``previous`` of a turn that nothing precedes; ``next`` of the last turn of an episode."""
@@ -91,6 +91,7 @@ class Turns:
         Raises:
             InputError: an episode without turns, a repeated or unknown episode name, a parent turn outside its
                 episode, a parent of another task, or a cycle of parents.
+            NumericsError: a reward or penalty that is not finite.
         """
         builder = TurnsBuilder()
         for episode in episodes:
@@ -202,6 +203,7 @@ class TurnsBuilder:
 
         Raises:
             InputError: a parent that is missing, of another task, its own descendant, or shorter than the branch says.
+            NumericsError: a reward or penalty that is not finite.
         """
         # The columns become the table's own memory: a batch of millions of turns is never held twice.
         ints = {name: np.frombuffer(values, dtype=np.int32) for name, values in self._ints.items()}
@@ -213,6 +215,11 @@ class TurnsBuilder:
         episode = np.repeat(np.arange(len(length), dtype=np.int32), length)
         turn = np.arange(count, dtype=np.int32) - start[episode]
         parent, branch_row = self._resolve_parents(start, episode_task)
+        finite = np.isfinite(floats["reward"]) & np.isfinite(floats["penalty"])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            where = f"turn {turn[row]} of episode {tuple(self._episodes)[episode[row]]!r}"
+            raise NumericsError(f"Reward or penalty of {where} is not finite; leave the episode out.")
 
         previous = np.arange(-1, count - 1, dtype=np.int32)
         first = start[:-1]

@@ -12,7 +12,8 @@ from stepcredit.core.turns import Turns
 from stepcredit.credit.diagnostics import build_credit, describe_groups, quantiles
 from stepcredit.credit.episode_level import episode_credit
 from stepcredit.credit.graph import Graph, propagation_degree
-from stepcredit.credit.graph_values import HopMean, ValueWeighting, hop_sums, solve_values
+from stepcredit.credit.graph_hops import HopMean, hop_sums
+from stepcredit.credit.graph_values import ValueWeighting, solve_values
 from stepcredit.credit.groups import EPSILON, ROUNDING, group_sizes, normalize_groups
 from stepcredit.credit.matching import Matcher, match_states
 from stepcredit.credit.method import Gamma, Range, Weight

@@ -1,8 +1,8 @@
 """Features of the linear policy: what a command looks like in a situation, as hashed indices.
 
 A situation is the task's sentence, the last observation, and what the episode's own history tells: which commands were
-tried, what is held, and what has been done to it. All of it is read off the texts, so that it works in any text
-environment whose commands start with a verb.
+tried, what is held, and what was done with it. All of it is read off the texts, so that it works wherever a command is
+a verb with its nouns. Numbers are dropped: what is learnt about one cabinet holds for all of them.
 """
 
 from __future__ import annotations
@@ -10,39 +10,56 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from stepcredit.core.credit import IntArray
-from stepcredit.rollouts.types import PastTurn, Request
+from stepcredit.rollouts.types import PastTurn
 
-import os
-
-SEEN = os.environ.get("SEEN")
-_WORD = re.compile(r"[a-z]+")
+_WORD = re.compile(r"[^\W\d_]+")
 _FUNCTION_WORDS = frozenset(
-    ("a", "an", "the", "to", "from", "in", "into", "on", "onto", "with", "at", "of", "and", "it")
+    ("a", "an", "and", "at", "from", "in", "into", "it", "of", "on", "onto", "the", "to", "with")
 )
-_TAKING = frozenset(("take", "get", "pick", "grab"))
-_RELEASING = frozenset(("put", "move", "drop", "insert", "place", "give"))
-_MOVING = frozenset(("go", "look", "examine", "inventory", "open", "close", "walk", "enter", "inspect", "wait"))
+_TAKING = frozenset(("get", "grab", "pick", "take"))
+_RELEASING = frozenset(("drop", "give", "insert", "move", "place", "put"))
+_LOOKING = frozenset(("close", "enter", "examine", "go", "inspect", "inventory", "look", "open", "wait", "walk"))
+"""Verbs that neither move nor change what is held."""
+
+_MANY = 2
+"""Counts are told apart up to this."""
 
 
 @lru_cache(maxsize=100_000)
-def words(text: str) -> tuple[str, ...]:
-    """Distinct content words of a text, lower-cased, numbers dropped, in alphabetical order."""
+def content_words(text: str) -> tuple[str, ...]:
+    """Distinct words of a text in alphabetical order, lower-cased, without numbers and function words."""
     return tuple(sorted(set(_WORD.findall(text.lower())) - _FUNCTION_WORDS))
 
 
 @lru_cache(maxsize=100_000)
-def parts(command: str) -> tuple[str, tuple[str, ...]]:
-    """A command's verb and its nouns in order, numbers and function words dropped."""
-    found = _WORD.findall(command.lower())
-    if not found:
-        return "", ()
-    return found[0], tuple(word for word in found[1:] if word not in _FUNCTION_WORDS)
+def verb_and_nouns(command: str) -> tuple[str, tuple[str, ...]]:
+    """A command's first word, and its other content words in order; ``("", ())`` for a command without words."""
+    verb, *others = _WORD.findall(command.lower()) or [""]
+    return verb, tuple(word for word in others if word not in _FUNCTION_WORDS)
+
+
+class Situation(NamedTuple):
+    """What the history comes to, whatever the command.
+
+    Attributes:
+        goal: the task's sentence.
+        held: first noun of what was taken and not released; empty for nothing.
+        done: verbs of other kinds executed since the last taking or releasing, in alphabetical order, joined by spaces.
+        released: how many things were released, up to ``_MANY``.
+    """
+
+    goal: str
+    held: str
+    done: str
+    released: int
 
 
 @dataclass(slots=True)
@@ -53,10 +70,7 @@ class Memory:
         turns: finished turns taken in.
         tried: how often each command was executed.
         tried_here: (observation, command) pairs executed.
-        held: first noun of what was taken and not released; empty for nothing.
-        done: verbs applied while holding it, in alphabetical order, joined.
-        released: things released.
-        found: commands after which a word of the goal was in sight that the command does not name.
+        held, done, released: see ``Situation``.
     """
 
     turns: int = 0
@@ -71,104 +85,79 @@ class Memory:
         self.turns += 1
         self.tried[past.action] += 1
         self.tried_here.add((past.observation, past.action))
-        verb, nouns = parts(past.action)
+        verb, nouns = verb_and_nouns(past.action)
         if verb in _TAKING and nouns:
             self.held, self.done = nouns[0], ""
         elif verb in _RELEASING and self.held:
             self.held, self.done = "", ""
             self.released += 1
-        elif verb not in _MOVING and verb not in self.done.split():
-            self.done = " ".join(sorted([*self.done.split(), verb]))
+        elif verb and verb not in _LOOKING:
+            self.done = " ".join(sorted({*self.done.split(), verb}))
 
 
 class FeatureHasher:
-    """Turns (command, situation) into indices below ``size``; every feature has the value 1.
+    """Turns commands in a situation into indices below ``size``; every feature has the value 1.
 
     Args:
         size: number of weights, a power of two.
     """
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self._seen = lru_cache(maxsize=100_000)(self._seen_uncached)
-        self._acting = lru_cache(maxsize=100_000)(self._acting_uncached)
-        self._hash_cross = lru_cache(maxsize=200_000)(self._hash_cross_uncached)
+        self._size = size
+        self._by_sight = lru_cache(maxsize=100_000)(self._describe_sight)
+        self._by_situation = lru_cache(maxsize=100_000)(self._describe_situation)
+        self._hashed = lru_cache(maxsize=200_000)(self._hash)
 
-    def describe(self, goal, observation, admissible, memory: Memory) -> tuple[IntArray, IntArray]:
-        """Indices of all admissible commands one after the other ``[F]``, and how many each command has ``[A]``."""
-        situation = (goal, memory.held, memory.done, min(memory.released, 2))
-        tried, tried_here = memory.tried, memory.tried_here
+    def describe(
+        self, goal: str, observation: str, admissible: Sequence[str], memory: Memory
+    ) -> tuple[IntArray, IntArray]:
+        """Features of all commands one after the other, ``[F]`` indices, and how many each command has, ``[C]``."""
+        situation = Situation(goal, memory.held, memory.done, min(memory.released, _MANY))
         rows: list[IntArray] = []
         lengths: list[int] = []
         for command in admissible:
-            kind, in_sight, seen_row = self._seen(command, observation)
-            often = tried[command]
-            row = self._acting(
-                kind, in_sight, situation, often if often < 2 else 2, (observation, command) in tried_here
-            )
-            rows += (seen_row, row)
-            lengths.append(len(seen_row) + len(row))
+            in_sight, by_sight = self._by_sight(command, observation)
+            tried = min(memory.tried[command], _MANY), (observation, command) in memory.tried_here
+            by_situation = self._by_situation(*verb_and_nouns(command), in_sight, situation, tried)
+            rows += (by_sight, by_situation)
+            lengths.append(len(by_sight) + len(by_situation))
         return np.concatenate(rows), np.array(lengths, dtype=np.int32)
 
-    def _seen_uncached(self, command: str, observation: str):
-        verb, nouns = parts(command)
-        seen = words(observation)
-        V = os.environ.get("V", "1345")
-        out = [self._hash_cross("seen", verb, seen)]
-        if "8" in V:
-            out.append(self._hash_cross("sn", f"{verb} {nouns}", seen))
-        return (verb, nouns), "".join("01"[noun in seen] for noun in nouns), np.concatenate(out)
+    def _describe_sight(self, command: str, observation: str) -> tuple[tuple[bool, ...], IntArray]:
+        """Which of the command's nouns are in sight, and its verb with every word in sight."""
+        verb, nouns = verb_and_nouns(command)
+        seen = content_words(observation)
+        return tuple(noun in seen for noun in nouns), self._hashed("sight", verb, seen)
 
-    def _acting_uncached(self, kind, in_sight, situation, tried, here):
-        verb, nouns = kind
-        goal, held_noun, done, released = situation
-        goal = words(goal)
-        goal_set = frozenset(goal)
-        held = "" if not held_noun else "wanted" if held_noun in goal_set else "other"
-        match = "".join(f"{noun in goal_set:d}{seen}{noun == held_noun:d}" for noun, seen in zip(nouns, in_sight))
-        situation = f"{held}|{done}|{released}"
-        shape = f"{verb}|{match}|{situation}|{tried}{here:d}"
-        name = f"{verb} {' '.join(nouns)}"
-        V = os.environ.get("V", "1345")
-        out = []
-        if "1" in V:
-            out.append(self._hash_cross("shape", shape, ()))
-        if "2" in V:
-            out.append(self._hash_cross("shape", shape, goal))
-        if "3" in V:
-            out.append(self._hash_cross(f"{situation}|{tried}", name, goal))
-        if "5" in V:
-            out.append(
-                self._hash_cross(
-                    "any",
-                    f"{verb in goal_set:d}{verb in _MOVING:d}|{match}|{bool(held_noun):d}{bool(done):d}|{tried}{here:d}",
-                    (),
-                )
-            )
-        if "6" in V:
-            out.append(self._hash_cross(f"{held}", name, goal))
-        if "7" in V:
-            out.append(self._hash_cross("vt", f"{verb}|{tried}{here}", ()))
-        if "9" in V:
-            out.append(self._hash_cross("hv", f"{verb}|{held}", goal))
-        if "b" in V:
-            out.append(self._hash_cross("hd", f"{verb}|{bool(done)}|{held}", goal))
-        if "c" in V:
-            out.append(self._hash_cross("nd", f"{name}|{done}|{held}", ()))
-        if "d" in V:
-            out.append(
-                self._hash_cross(
-                    "s2",
-                    f"{verb}|{match}|{situation}|{tried}{here:d}|{len(nouns)}|{released}",
-                    tuple(w for w in goal if w in GW),
-                )
-            )
-        return np.concatenate(out)
+    def _describe_situation(
+        self,
+        verb: str,
+        nouns: tuple[str, ...],
+        in_sight: tuple[bool, ...],
+        situation: Situation,
+        tried: tuple[int, bool],
+    ) -> IntArray:
+        """Three descriptions, from fine to coarse, so that what is learnt in one case helps in others.
 
-    def _hash_cross_uncached(self, kind: str, left: str, right: tuple[str, ...]) -> IntArray:
-        """``left`` alone and together with every word of ``right``."""
-        texts = [f"{kind}\0{left}", *(f"{kind}\0{left}\0{word}" for word in right)]
-        return np.array([zlib.crc32(text.encode()) & (self.size - 1) for text in texts], dtype=np.int32)
+        1. The verb, how each noun relates to the goal, to what is in sight and to what is held, what was done and
+           tried; alone and with every word of the goal.
+        2. Verb and nouns with whether the held thing is wanted; alone and with every word of the goal.
+        3. As 1, without the verb: whether the goal names it, and whether it only looks around.
+        """
+        goal = content_words(situation.goal)
+        held = situation.held and ("wanted" if situation.held in goal else "unwanted")
+        match = tuple((noun in goal, seen, noun == situation.held) for noun, seen in zip(nouns, in_sight, strict=True))
+        fine = f"{verb} {match} {held} {situation.done} {situation.released} {tried}"
+        coarse = f"{verb in goal} {verb in _LOOKING} {match} {bool(held)} {bool(situation.done)} {tried}"
+        return np.concatenate(
+            [
+                self._hashed("deed", fine, goal),
+                self._hashed("name", f"{verb} {' '.join(nouns)} {held}", goal),
+                self._hashed("kind", coarse, ()),
+            ]
+        )
 
-
-GW = {"clean", "hot", "heat", "cool", "two", "examine", "look"}
+    def _hash(self, kind: str, text: str, words: tuple[str, ...]) -> IntArray:
+        """A text alone, and together with every word."""
+        texts = [f"{kind}\0{text}", *(f"{kind}\0{text}\0{word}" for word in words)]
+        return np.array([zlib.crc32(one.encode()) & (self._size - 1) for one in texts], dtype=np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -22,6 +23,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from stepcredit.policy.model import quiet
 
 PAD, EOS, UNKNOWN, USER, ASSISTANT = "<pad>", "<eos>", "<unk>", "<user>", "<assistant>"
+INITIAL_SCALE = 0.8
+"""Initial weights have standard deviation INITIAL_SCALE/√width: at width 64, 0.1 instead of the customary 0.02, with
+which attention starts so flat that a tiny model takes three times as long to bind an instruction to its objects."""
 _CONTINUED = "##"
 _PIECES = re.compile(r"[^\W_]+|.", re.DOTALL)
 _CHAT_TEMPLATE = (
@@ -65,6 +69,7 @@ def build_tiny_model(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=context,
+        initializer_range=INITIAL_SCALE / math.sqrt(width),
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,

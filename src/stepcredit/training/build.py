@@ -75,7 +75,7 @@ def build_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner
         from stepcredit.policy.transformer import TransformerPolicy
     except ModuleNotFoundError as error:
         raise missing_extra(str(error.name), "train", f"The model {config.model!r}") from None
-    source = Path(config.model)
+    source: str | Path = config.model
     if config.model == "tiny":
         source = folder / "model"
         if not (source / "tokenizer.json").exists():

@@ -80,30 +80,31 @@ class _Way(NamedTuple):
 
     def put(self, thing: int, receptacle: int) -> _Way:
         """Bring what is in hand to a receptacle."""
-        names = self.game.objects[thing], self.game.receptacles[receptacle]
-        return self.reach(receptacle).do(f"move {names[0]} to {names[1]}")
+        game = self.game
+        return self.reach(receptacle).do(f"move {game.objects[thing]} to {game.receptacles[receptacle]}")
 
     def fetch(self, thing: int, held: int) -> Iterator[_Way]:
         """Have an object in hand, taken from any receptacle it is in."""
+        game = self.game
         if thing == held:
             yield self
-        elif held == NOTHING and self.game.traits.pickupable >> thing & 1:
-            for receptacle, place in enumerate(self.game.places):
+        elif held == NOTHING and game.traits.pickupable >> thing & 1:
+            for receptacle, place in enumerate(game.places):
                 if place != NOTHING and self.state.contents[receptacle] >> thing & 1:
-                    names = self.game.objects[thing], self.game.receptacles[receptacle]
-                    yield self.reach(receptacle).do(f"take {names[0]} from {names[1]}")
+                    yield self.reach(receptacle).do(f"take {game.objects[thing]} from {game.receptacles[receptacle]}")
 
     def treat(self, thing: int) -> Iterator[_Way]:
         """Clean, heat or cool what is in hand, where the goal asks for it and it is not yet so."""
-        if self.game.ready(self.state) >> thing & 1:
+        game = self.game
+        if game.ready(self.state) >> thing & 1:
             yield self
             return
-        verb, traits = self.game.goal.family, self.game.traits
+        verb, traits = game.goal.family, game.traits
         appliances = {"clean": traits.sinks, "heat": traits.microwaves, "cool": traits.fridges}[verb]
         for appliance in members(appliances):
-            if self.game.places[appliance] != NOTHING:
-                names = self.game.objects[thing], self.game.receptacles[appliance]
-                yield self.approach(appliance).do(f"{verb} {names[0]} with {names[1]}")
+            if game.places[appliance] != NOTHING:
+                way = self.approach(appliance)
+                yield way.do(f"{verb} {game.objects[thing]} with {game.receptacles[appliance]}")
 
 
 def _accepting(game: Game, thing: int) -> list[int]:

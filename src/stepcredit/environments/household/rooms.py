@@ -46,7 +46,6 @@ _SMALL = ("CellPhone", "CreditCard", "KeyChain", "Pen", "Pencil", "RemoteControl
 _LEISURE = ("Book", "Box", "Laptop", "Newspaper")
 _DECORATION = ("Candle", "Statue", "TissueBox", "Vase")
 _BATH = ("Candle", "Cloth", "DishSponge", "HandTowel", "SoapBar", "SoapBottle", "SprayBottle", "ToiletPaper")
-_TABLE = (*_FOOD, *_DISHES, *_CUTLERY, *_POTS, *_SPICES, *_SMALL, *_LEISURE, *_DECORATION)
 
 ROOMS = {
     "kitchen": Room(
@@ -127,7 +126,7 @@ CONTAINMENT: dict[str, tuple[str, ...]] = {
     "CoffeeTable": (*_LEISURE, *_SMALL, *_DECORATION, "Bowl", "Plate"),
     "CounterTop": (*_FOOD, *_DISHES, *_CUTLERY, *_POTS, *_SPICES, *_BATH, "WineBottle"),
     "Desk": ("AlarmClock", "Bowl", "CD", "Mug", *_SMALL, *_LEISURE[:3], "Statue"),
-    "DiningTable": _TABLE,
+    "DiningTable": (*_FOOD, *_DISHES, *_CUTLERY, *_POTS, *_SPICES, *_SMALL, *_LEISURE, *_DECORATION),
     "Drawer": ("Book", "CD", "Cloth", "DishSponge", "HandTowel", "SoapBar", "SoapBottle", "SprayBottle", *_CUTLERY,
                *_SPICES, *_SMALL),
     "Dresser": ("AlarmClock", "CD", "Bowl", "Mug", *_SMALL, *_LEISURE, *_DECORATION),

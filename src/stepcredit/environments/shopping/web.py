@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from stepcredit.environments.protocol import Task
-from stepcredit.environments.shopping.environment import ShoppingEnvironment, search_command
+from stepcredit.environments.shopping.environment import search_command
 from stepcredit.environments.shopping.suite import ShoppingSuite
 from stepcredit.environments.shopping.web_page import STYLE, document
 

@@ -23,7 +23,7 @@ p, h1, h2, td, li, button { overflow-wrap: anywhere; }
 button { font: inherit; padding: .3rem .8rem; border: 1px solid #6e6e73; border-radius: .4rem; background: #f5f5f7; }
 button.chosen { background: #0a5; color: #fff; } button.buy { background: #06c; color: #fff; }
 input { font: inherit; padding: .35rem; flex: 1 1 20rem; }
-td { padding: .15rem 1rem .15rem 0; }
+td { padding: .15rem 1rem .15rem 0; vertical-align: top; } td:first-child { min-width: 9rem; }
 """
 
 
@@ -125,9 +125,9 @@ def _receipt(session: Session) -> list[Markup]:
     score = session.score
     if score is None:
         return []
-    parts = {"bought": session.product.name, **dict(session.visit.options)}
-    parts |= {name: f"{value:g}" for name, value in {**score.components(), "score": score.total}.items()}
-    rows = [element("tr", element("td", name), element("td", value)) for name, value in parts.items()]
+    parts = [(name.replace("_", " "), f"{value:g}") for name, value in score.components().items()]
+    lines = [("bought", session.product.name), *session.visit.options, *parts, ("score", f"{score.total:g}")]
+    rows = [element("tr", element("td", name), element("td", value)) for name, value in lines]
     return [
         element("h2", "Thank you for shopping with us!"),
         element("table", *rows),
