@@ -13,7 +13,12 @@ import pytest
 
 from stepcredit.core.errors import OptionError
 from stepcredit.core.turns import Turns
-from stepcredit.environments.chain import ChainSuite, success_probability
+from stepcredit.environments.chain import (
+    ChainEnvironment,
+    ChainSuite,
+    SnapshotChainEnvironment,
+    success_probability,
+)
 from stepcredit.environments.protocol import Info
 from stepcredit.rollouts.collect import collect
 from stepcredit.rollouts.types import Request, Response
@@ -381,6 +386,47 @@ def test_a_hanging_environment_is_left_behind():
     assert (first.stop, len(first.turns)) == ("error", 1)
     assert [len(second.turns), len(third.turns)] == [4, 4]
     assert [environment.closed for environment in suite.made] == [0, 1, 1]
+
+
+def test_a_hanging_environment_is_not_kept():
+    release = threading.Event()
+
+    class Hanging(SnapshotChainEnvironment):
+        def step(self, action: str) -> Any:
+            if self is suite.made[0] and self.right_command != action:
+                release.wait()
+            return super().step(action)
+
+    def hang(environment: ChainEnvironment) -> ChainEnvironment:
+        environment.__class__ = Hanging
+        return environment
+
+    suite = MendedSuite(hang)
+    policy = ScriptedPolicy(lambda request: right(request) if not request.history or request.key else wrong(request))
+    try:
+        collected = collect(
+            policy, suite, suite.tasks("train")[:1], group_size=2, horizon=4, seed=[0], step_timeout=0.2,
+            keep_places=True,
+        )  # fmt: skip
+    finally:
+        release.set()
+    assert [len(rollout.episode.turns) for rollout in collected.rollouts] == [1, 3]
+    assert {name: len(kept.places) for name, kept in collected.kept.items()} == {"train/0#1": 3}
+
+
+def test_the_last_score_is_the_episodes():
+    class Scored(Wrapped):
+        def step(self, action: str) -> Any:
+            *answer, info = super().step(action)
+            return *answer, {**info, "score": np.float32(0.5)}
+
+    suite = MendedSuite(Scored)
+    for horizon in (1, 3):
+        [rollout] = collect(
+            ScriptedPolicy(right), suite, suite.tasks("train")[:1], group_size=1, horizon=horizon, seed=[0]
+        ).rollouts
+        assert type(rollout.episode.score) is float
+        assert rollout.episode.score == 0.5
 
 
 def test_threads_step_several_environments_at_once():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,8 +128,12 @@ def test_the_released_rule_for_bare_commands_does_not_check_admissibility():
 
 TAGGED = st.lists(
     st.sampled_from(["<think>", "</think>", "<action>", "</action>", "look", " ", "看", "\ud800", "x", "<", "[", "\0"]),
-    max_size=12,
+    max_size=9,
 ).map("".join)
+TAGGED = st.one_of(
+    TAGGED,
+    st.tuples(TAGGED, st.sampled_from([GOOD, "<think>", "</think> <action>", "look</action>"]), TAGGED).map("".join),
+)
 
 
 @given(st.one_of(st.text(), TAGGED), st.lists(st.text(max_size=20), max_size=5), st.booleans())
@@ -135,6 +141,15 @@ def test_parsing_never_raises(text: str, admissible: list[str], strict: bool):
     for response_format in RESPONSE_FORMATS:
         parsed = parse_response(text, admissible, response_format, strict)
         assert parsed.valid == (not parsed.reason)
+
+
+@given(TAGGED)
+def test_the_strict_rule_equals_one_regular_expression(text: str):
+    """Slow but obvious: the whole text is two pairs of tags, neither holding a tag itself."""
+    inside = r"((?:(?!</?think>|</?action>).)*)"
+    match = re.fullmatch(rf"\s*<think>{inside}</think>\s*<action>{inside}</action>\s*", text, re.DOTALL)
+    expected = match is not None and "看" not in text and match[2].strip() in COMMANDS
+    assert parse_response(text, COMMANDS, "think-action").valid is expected
 
 
 @given(TAGGED)

@@ -36,7 +36,7 @@ TINY: dict[str, Any] = {
 LINEAR: dict[str, Any] = {**SMALL, "model": "linear"}
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for the end of the process."""
 
 
@@ -52,7 +52,7 @@ class KilledAt(Silent):
 
     def advance(self, done: int, note: str) -> None:
         if (self.present, done) == self.at:
-            raise Killed
+            raise KilledError
 
 
 def run_once(config: TrainConfig, folder: Path, monitor: Silent | None = None) -> None:
@@ -85,7 +85,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_resumed_run_is_bit_equal(tmp_path: Path, values: dict[str, Any], stage: str, done: int) -> None:
     config = make_config(values)
     run_once(config, tmp_path / "whole")
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         run_once(config, tmp_path / "resumed", KilledAt(stage, done))
     run_once(config, tmp_path / "resumed")
     whole, resumed = files_of(tmp_path / "whole"), files_of(tmp_path / "resumed")

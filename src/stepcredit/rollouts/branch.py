@@ -255,7 +255,7 @@ def _players(opening: Opening, reached: _Reached) -> list[Player]:
 def _release(reached: Sequence[_Reached], players: Sequence[Sequence[Player]]) -> None:
     for occurrence, group in zip(reached, players, strict=True):
         release(group)
-        hung = any(player.fault is not None and player.fault.hung for player in group)
+        hung = any(player.hung for player in group)
         if isinstance(occurrence, _Occurrence) and occurrence.shared is not None and not hung:
             close_quietly(occurrence.shared)
 

@@ -131,7 +131,7 @@ def collect(
         kept = {
             player.name: Kept(SharedEnvironment(player.environment), player.places)
             for player in players
-            if player.places
+            if player.places and not player.hung
         }
     finally:
         release([player for player in players if player.name not in kept])

@@ -90,12 +90,18 @@ class Player:
     stop: str | None = None
     fault: Fault | None = None
 
+    @property
+    def hung(self) -> bool:
+        """Whether the environment may still be busy with a step that took too long."""
+        return self.fault is not None and self.fault.hung
+
     def fail(self, fault: Fault) -> None:
         """End the episode in error."""
         self.stop, self.fault = "error", fault
 
     def rollout(self) -> Rollout:
         """What was played, as a rollout of at least one turn."""
+        score = self.info.get("score")
         extra = {"family": self.task.family, "goal": self.task.goal}
         if self.fault is not None:
             extra["error"] = self.fault.reason
@@ -106,7 +112,7 @@ class Player:
             final_observation=self.observation,
             success=bool(self.info["won"]),
             parent=self.parent,
-            score=self.info.get("score"),
+            score=None if score is None else float(score),
             stop=self.stop,
             extra=extra,
         )
@@ -133,7 +139,7 @@ def play(
 def release(players: Sequence[Player]) -> None:
     """Close the players' environments, except one that hangs."""
     for player in players:
-        if player.fault is None or not player.fault.hung:
+        if not player.hung:
             close_quietly(player.environment)
 
 
@@ -182,9 +188,9 @@ def check_start(answer: object) -> tuple[str, Info]:
     commands = info["admissible"]
     if isinstance(commands, str) or not isinstance(commands, Sequence) or not set(map(type, commands)) <= {str}:
         raise TypeError(f"info['admissible'] is {_type(commands)}; expected a sequence of str")
-    if "score" in info:
+    if info.get("score") is not None:
         _number("score", info["score"])
-    if "state" in info:
+    if info.get("state") is not None:
         _check_text("state", info["state"])
     return observation, info  # type: ignore[return-value]  # checked above, key by key
 

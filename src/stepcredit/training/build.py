@@ -77,9 +77,9 @@ def build_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner
         raise missing_extra(str(error.name), "train", f"The model {config.model!r}") from None
     source: str | Path = config.model
     if config.model == "tiny":
-        source = folder / "model"
-        if not (source / "tokenizer.json").exists():
-            build_tiny_model(source, _vocabulary_texts(config, suite), suite.entities(), config.seed)
+        source = tiny = folder / "model"
+        if not (tiny / "tokenizer.json").exists():
+            build_tiny_model(tiny, _vocabulary_texts(config, suite), suite.entities(), config.seed)
     template = load_template(config.prompt, response_format=config.response_format, history=config.history)
     return TransformerPolicy.from_folder(
         source, template, constrained=config.constrained, max_response_tokens=config.max_response_tokens
