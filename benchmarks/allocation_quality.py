@@ -5,7 +5,9 @@ python benchmarks/allocation_quality.py [--seeds 10] [--updates 30] [--json] [--
 For every seed a linear policy learns in the household from nothing, on uniformly drawn tasks and without branches; its
 snapshots, one an update, are the policies that every arm then plays with: 8 of 64 candidate tasks, 48 root rollouts,
 64 suffixes, horizon 30. An arm's allocator only chooses; it never changes a policy. Arms with the same root allocation
-play the same root rollouts, so that fitted and random branching choose among the same candidates.
+play the same root rollouts, so that fitted and random branching choose among the same candidates. In the regime
+``learning`` the policies are the snapshots one after the other, in ``settled`` the last snapshot plays every update: the
+difference shows what it costs that history describes an older policy.
 
 Per update, averaged over a seed's updates:
 
@@ -48,6 +50,7 @@ from stepcredit.rollouts.branch import Opening, branch
 from stepcredit.rollouts.collect import collect
 from stepcredit.rollouts.types import Rollout
 
+REGIMES = ("learning", "settled")
 ARMS = tuple(product(("fitted", "uniform"), ("fitted", "random")))
 """(root, branch)."""
 TASKS, POOL, ROOT_BUDGET, BRANCH_BUDGET, HORIZON = 8, 64, 48, 64, 30
@@ -205,6 +208,21 @@ def summarise(results: dict[tuple[str, str], list[Arm]]) -> dict[str, Any]:
     }
 
 
+def print_table(regime: str, summary: dict[str, Any]) -> None:
+    """One regime: a line per arm, then the ratios."""
+    print(f"{regime:32}" + "".join(f"{name:>22}" for name in MEASURES) + f"{'Brier root':>12}{'branch':>9}")
+    for arm, found in summary["arms"].items():
+        cells = "".join("{:>7.2f} [{:5.2f}, {:5.2f}]".format(*found["measures"][name]) for name in MEASURES)
+        print(f"{arm:32}{cells}{found['root']['brier']:12.3f}{found['branch']['brier']:9.3f}")
+    for title, ratios in (
+        *((f"fitted / random, {root}", found) for root, found in summary["fitted / random branch"].items()),
+        ("fitted / uniform root", summary["fitted / uniform root"]),
+    ):
+        cells = ("{:>7.2f} [{:5.2f}, {:5.2f}]".format(*ratios[name]) if name in ratios else "" for name in MEASURES)
+        print(f"{title:32}" + "".join(f"{cell:>22}" for cell in cells))
+    print()
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -215,29 +233,22 @@ def main() -> None:
     options = parser.parse_args()
     suite = make_suite("household")
     tasks = suite.tasks("train")
-    results: dict[tuple[str, str], list[Arm]] = {arm: [] for arm in ARMS}
+    results: dict[str, dict[tuple[str, str], list[Arm]]] = {regime: {arm: [] for arm in ARMS} for regime in REGIMES}
     for seed in range(options.seeds):
         snapshots = learn(suite, tasks, seed, options.updates)
-        for arm, ran in results.items():
-            ran.append(play_arm(suite, tasks, snapshots, arm, seed))
+        for regime, policies in zip(REGIMES, (snapshots, snapshots[-1:] * options.updates), strict=True):
+            for arm, ran in results[regime].items():
+                ran.append(play_arm(suite, tasks, policies, arm, seed))
         print(f"seed {seed + 1} of {options.seeds} done", file=sys.stderr)
     command = f"python benchmarks/allocation_quality.py --seeds {options.seeds} --updates {options.updates}"
-    summary = {"command": command, **summarise(results)}
+    summary = {"command": command, **{regime: summarise(ran) for regime, ran in results.items()}}
     if options.out:
         options.out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     if options.json:
         print(json.dumps(summary))
         return
-    print(f"{'':32}" + "".join(f"{name:>22}" for name in MEASURES) + f"{'Brier root':>12}{'branch':>9}")
-    for arm, found in summary["arms"].items():
-        cells = "".join("{:>7.2f} [{:5.2f}, {:5.2f}]".format(*found["measures"][name]) for name in MEASURES)
-        print(f"{arm:32}{cells}{found['root']['brier']:12.3f}{found['branch']['brier']:9.3f}")
-    for title, ratios in (
-        *((f"fitted / random, {root}", found) for root, found in summary["fitted / random branch"].items()),
-        ("fitted / uniform root", summary["fitted / uniform root"]),
-    ):
-        cells = ("{:>7.2f} [{:5.2f}, {:5.2f}]".format(*ratios[name]) if name in ratios else "" for name in MEASURES)
-        print(f"{title:32}" + "".join(f"{cell:>22}" for cell in cells))
+    for regime in REGIMES:
+        print_table(regime, summary[regime])
 
 
 if __name__ == "__main__":

@@ -160,11 +160,12 @@ class RunFolder:
                 shutil.rmtree(final)
             partial.rename(final)
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             reason = error.strerror or error
             raise CheckpointError(
                 f"Cannot write the checkpoint {str(final)!r}: {reason}; earlier checkpoints are intact."
             ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)  # gone already where the rename succeeded
         for old in self.checkpoints()[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)
 

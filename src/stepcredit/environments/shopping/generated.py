@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stepcredit.environments.shopping.products import Product
+from stepcredit.environments.shopping.session import SEPARATOR
 
 _BRANDS = ("Alvora", "Brenik", "Calden", "Dovrin", "Elmora", "Fenwick", "Harlow", "Iverna", "Jorvik", "Lunden")
 _COLOURS = ("black", "blue", "green", "grey", "pink", "red", "white", "yellow")
@@ -121,8 +122,9 @@ def generate_products(count: int, seed: int) -> list[Product]:
 
 
 def vocabulary(products: Iterable[Product]) -> tuple[str, ...]:
-    """What reads as one word: identifiers, kinds, attributes, option values, prices."""
-    names = {department_attribute for one in _DEPARTMENTS.values() for department_attribute in one.attributes}
+    """What reads as one word: identifiers, kinds, attributes, option values, prices, and the mark between texts."""
+    names = {SEPARATOR.strip().lower()}
+    names |= {department_attribute for one in _DEPARTMENTS.values() for department_attribute in one.attributes}
     names |= {kind.query for one in _DEPARTMENTS.values() for kind in one.kinds}
     for product in products:
         names.add(product.asin.lower())
