@@ -1,13 +1,13 @@
 """Does fitted allocation find states worth branching? Fitted, random and uniform allocation on the same policies.
 
-python benchmarks/allocation_quality.py [--seeds 10] [--updates 30] [--json] [--out FILE]
+python benchmarks/allocation_quality.py [--seeds 6] [--updates 24] [--json] [--out FILE]
 
 For every seed a linear policy learns in the household from nothing, on uniformly drawn tasks and without branches; its
 snapshots, one an update, are the policies that every arm then plays with: 8 of 64 candidate tasks, 48 root rollouts,
 64 suffixes, horizon 30. An arm's allocator only chooses; it never changes a policy. Arms with the same root allocation
 play the same root rollouts, so that fitted and random branching choose among the same candidates. In the regime
-``learning`` the policies are the snapshots one after the other, in ``settled`` the last snapshot plays every update: the
-difference shows what it costs that history describes an older policy.
+``learning`` the policies are the snapshots one after the other, in ``settled`` the last snapshot plays every update:
+the difference shows what it costs that history describes an older policy.
 
 Per update, averaged over a seed's updates:
 
@@ -226,8 +226,8 @@ def print_table(regime: str, summary: dict[str, Any]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--updates", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--out", type=Path, help="also write the JSON there")
     options = parser.parse_args()

@@ -141,7 +141,7 @@ class Allocator:
             "round": self.round,
             "root": self._roots.diagnostics(),
             "branch": self._branches.diagnostics(),
-            "memory": {"tasks": len(self._tasks), "states": len(self._branches)},
+            "memory": {"tasks": len(self._tasks), "states": self._branches.remembered},
         }
 
     def state_dict(self) -> AllocatorState:

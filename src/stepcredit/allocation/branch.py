@@ -54,8 +54,9 @@ class BranchAllocation:
         self._vectors: dict[str, VectorArray] = {}  # of this round's states that are not remembered yet
         self.pending: dict[Parent, _Choice] = {}
 
-    def __len__(self) -> int:
-        """Number of remembered states."""
+    @property
+    def remembered(self) -> int:
+        """Number of states held in memory."""
         return len(self._states)
 
     def choose(

@@ -89,11 +89,6 @@ class MixtureFit:
         self._with_semantic: list[int] = []
         self._records: list[deque[_Record]] = [deque() for _ in range(shelves)]
 
-    @property
-    def group_count(self) -> int:
-        """Groups still on record."""
-        return sum(map(len, self._records))
-
     def observe(self, round_: int, groups: Sequence[Group]) -> None:
         """Add the complete groups of one finished round; rounds come in ascending order."""
         if not groups:

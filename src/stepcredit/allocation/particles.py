@@ -77,7 +77,7 @@ def draw_particles(mixture: Mixture, count: int, rng: np.random.Generator) -> Pa
     shape = mixture.weight.shape
     cumulative = np.cumsum(mixture.weight)
     level = (np.arange(count) + rng.random(count)) / count * cumulative[-1]
-    component = np.unravel_index(np.searchsorted(cumulative, level, side="right"), shape)
+    component = np.unravel_index(np.searchsorted(cumulative[:-1], level, side="right"), shape)
 
     def drawn(values: FloatArray) -> FloatArray:
         return np.broadcast_to(values, shape)[component]
@@ -144,14 +144,15 @@ def _split_clusters(counts: ClusterCounts, candidates: int) -> _Pieces:
     weight, current = np.zeros(len(clusters)), np.zeros(len(clusters), dtype=np.bool_)
     weight[member], current[member] = counts.weight, counts.current
     own = member[:, None] == cluster
-    marks = np.zeros((2 * candidates + 1, len(cluster)), dtype=np.uint8)
+    marks = np.zeros((2 * candidates + 1, len(cluster)), dtype=np.uint8)  # in success, in failure, current
     entry, piece = np.nonzero(own & (high <= counts.successes[:, None]))
     marks[counts.candidate[entry], piece] = 1
     entry, piece = np.nonzero(own & (low >= (extent[member] - counts.failures)[:, None]))
     marks[candidates + counts.candidate[entry], piece] = 1
+    counted = marks.any(axis=0)
     marks[-1] = current[cluster]
-    kinds, kind = np.unique(marks[:, marks[:-1].any(axis=0)], axis=1, return_inverse=True)
-    lengths = ((high - low) * weight[cluster])[marks[:-1].any(axis=0)]
+    kinds, kind = np.unique(marks[:, counted], axis=1, return_inverse=True)
+    lengths = ((high - low) * weight[cluster])[counted]
     return _Pieces(
         length=np.bincount(kind.ravel(), weights=lengths, minlength=kinds.shape[1]).astype(np.float64),
         current=kinds[-1].astype(np.bool_),

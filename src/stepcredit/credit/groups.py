@@ -24,15 +24,19 @@ GroupColumn = NDArray[np.integer]
 
 Normalize = Literal["mean_std", "mean"]
 
+_LARGEST_KEY = np.iinfo(np.int64).max
+
 
 def joint_groups(*columns: NDArray[np.integer]) -> IntArray:
     """Number the distinct combinations of several columns of non-negative integers: ``[N]``, 0 … groups − 1."""
     key = columns[0].astype(np.int64)
-    if len(columns) == 1:
-        return _dense(key).astype(np.int32)
+    width = int(key.max(initial=0)) + 1
     for column in columns[1:]:
-        key = _dense(key * (int(column.max(initial=0)) + 1) + column)  # 32-bit columns: the product cannot overflow
-    return key.astype(np.int32)
+        size = int(column.max(initial=0)) + 1
+        if width * size > _LARGEST_KEY:
+            key, width = _dense(key), len(key)  # two 32-bit columns always fit
+        key, width = key * size + column, width * size
+    return _dense(key).astype(np.int32)
 
 
 def _dense(key: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from stepcredit.environments.shopping.shop import Shop
 
 RewardKind = Literal["success", "score"]
 FREE_SEARCH = "search[<words>]"
-"""Stands for every search in a list of admissible commands."""
+"""Stands for every search among admissible commands."""
 
 
 def search_command(text: str) -> str:
@@ -41,15 +41,15 @@ class ShoppingEnvironment:
         task: the task being played.
         shop: where.
         goal: what the task's sentence asks for.
-        searches: searches that the search page lists as admissible; every other one works as well.
+        suggestions: searches that the search page lists beside ``FREE_SEARCH``.
         reward: ``success``: 1 for a purchase that fulfils the goal exactly, else 0; ``score``: what it is worth.
     """
 
-    def __init__(self, task: Task, shop: Shop, goal: Goal, *, searches: Sequence[str], reward: RewardKind) -> None:
+    def __init__(self, task: Task, shop: Shop, goal: Goal, *, suggestions: Sequence[str], reward: RewardKind) -> None:
         self.task = task
         self.goal = goal
         self.session = Session(shop, goal)
-        self.searches = tuple(searches)
+        self.suggestions = tuple(suggestions)
         self._reward = reward
 
     def reset(self) -> tuple[str, ShoppingInfo]:
@@ -85,7 +85,7 @@ class ShoppingEnvironment:
     def _info(self) -> ShoppingInfo:
         commands = [f"click[{text}]" for text in self.session.clickables if text]
         if self.session.visit.page == "search":
-            commands += self.searches
+            commands += (FREE_SEARCH, *self.suggestions)
         info: ShoppingInfo = {"admissible": sorted(commands), "won": False}
         score = self.session.score
         if score is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from stepcredit.environments.shopping.environment import FREE_SEARCH, ShoppingEnvironment, search_command
+from stepcredit.environments.shopping.environment import ShoppingEnvironment, search_command
 from stepcredit.environments.shopping.goals import Goal
 from stepcredit.environments.shopping.products import Product
 from stepcredit.environments.shopping.reward import option_matches
@@ -49,10 +49,8 @@ class ShoppingExpert:
         self._search: str | None = None
         if self._purchase is not None:
             wanted = shop.products[self._purchase.product]
-            searches = [search for search in environment.searches if search != FREE_SEARCH]
-            if FREE_SEARCH in environment.searches:
-                own = (goal.text, goal.request, wanted.name, f"<q> {wanted.query}")
-                searches += [search_command(text) for text in own]
+            own = (goal.text, goal.request, wanted.name, f"<q> {wanted.query}")
+            searches = environment.suggestions or [search_command(text) for text in own]
             self._search = _best_search(shop, searches, self._purchase.product)
 
     def act(self) -> str | None:

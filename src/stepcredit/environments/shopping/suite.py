@@ -13,7 +13,6 @@ from pydantic import Field
 from stepcredit.core.errors import OptionError, unknown_name
 from stepcredit.environments.protocol import Environment, Task
 from stepcredit.environments.shopping.environment import (
-    FREE_SEARCH,
     RewardKind,
     ShoppingEnvironment,
     suggested_searches,
@@ -51,8 +50,9 @@ class ShoppingSuite:
         human: the official file of human-written instructions, likewise.
         goals: which instructions become goals.
         products: read or generate this many products.
-        searches: what the search page lists: ``free``: any text; ``suggested``: a few texts taken from the goal, for
-            agents that choose among listed commands. By default ``suggested`` for a generated catalogue.
+        searches: what the search page lists beside ``search[<words>]``, which stands for any words: ``free``: nothing;
+            ``suggested``: two searches taken from the goal, for agents that choose among listed commands. By default
+            ``suggested`` for a generated catalogue.
         reward: ``success``: 1 for a purchase that fulfils the goal exactly; ``score``: what the purchase is worth.
         nouns: noun tagger of the reward; by default spaCy's where it is installed.
         seed: of drawn prices, price limits and the order of goals.
@@ -142,8 +142,8 @@ class ShoppingSuite:
     def make(self, task: Task) -> ShoppingEnvironment:
         """A fresh environment for a task of this suite."""
         goal = self._goal(self._position(task.id))
-        searches = suggested_searches(goal) if self._suggests else [FREE_SEARCH]
-        return ShoppingEnvironment(task, self._shop, goal, searches=searches, reward=self._reward)
+        suggestions = suggested_searches(goal) if self._suggests else []
+        return ShoppingEnvironment(task, self._shop, goal, suggestions=suggestions, reward=self._reward)
 
     def expert(self, environment: Environment) -> ShoppingExpert:
         """An expert that plays the given environment from its present state.
