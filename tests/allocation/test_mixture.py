@@ -64,7 +64,7 @@ def dense(mixture: Mixture) -> np.ndarray:
 def test_weights_equal_the_slow_reference(shelves: int, decay: float) -> None:
     groups = history(seed=1, tasks=8, rounds=7)
     fit = fit_of(groups, decay=decay, shelves=shelves)
-    names = [f"task {task}" for task in range(8)] + ["never seen"]
+    names = ["task 0", "task 3", "task 7", "never seen"]
     for name, mixture in zip(names, fit.mixtures(10, names), strict=True):
         _, expected = reference.weights(groups, name, 10, decay)
         np.testing.assert_allclose(dense(mixture), expected, rtol=1e-9, atol=1e-12)

@@ -147,6 +147,7 @@ def test_two_types_in_a_pair_of_objects_are_no_family() -> None:
         ({"games": "nowhere.jsonl"}, InputError, "Cannot read 'nowhere.jsonl': No such file or directory"),
         ({"families": ["heet"]}, OptionError, "Unknown family 'heet'. Did you mean 'heat'?"),
         ({"families": []}, OptionError, "No family chosen"),
+        ({"train": 0, "valid_seen": 0, "valid_unseen": 0}, OptionError, "No games asked for"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], error: type[Exception], message: str) -> None:

@@ -224,7 +224,8 @@ def test_finished_episodes_leave_their_rows_to_others(make_policy: MakePolicy) -
     later = session.respond([request(key) for key in range(4, 8)])
     fresh = policy.session([2]).respond([request(key) for key in range(4, 8)])
     assert [r.logprobs for r in later] == [r.logprobs for r in fresh]
-    assert session._cache._stores[0][0].shape[0] == 4  # four rows were enough for eight episodes
+    (shard,) = session._shards
+    assert shard._stores[0][0].shape[0] == 4  # four rows were enough for eight episodes
     session.finish(99)  # never seen: harmless
 
 

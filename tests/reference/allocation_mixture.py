@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class PastGroup:
     failures: int
 
 
+@cache
 def components() -> list[tuple[float, float, float, float]]:
     """(a, b, η, ρ) of all 19,375 components, in the order m, κ, η, ρ."""
     found = []

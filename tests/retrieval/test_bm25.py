@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepcredit.core.errors import InputError
 from stepcredit.environments.retrieval.analysis import english_terms
 from stepcredit.environments.retrieval.bm25 import Bm25Index, round_length
 from stepcredit.environments.shopping.products import load_products
@@ -40,7 +41,7 @@ def reference_scores(documents: list[str], query: str, k1: float, b: float) -> l
 
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.floats(0.1, 3), st.floats(0, 1))
 def test_scores_are_the_formula(documents: list[str], query: str, k1: float, b: float):
-    found = Bm25Index(documents, str.split, k1=k1, b=b).search(query, len(documents))
+    found = Bm25Index.build(documents, str.split, k1=k1, b=b).search(query, len(documents))
     expected = reference_scores(documents, query, k1, b)
     assert {number for number, _ in found} == {number for number, score in enumerate(expected) if score > 0}
     assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
@@ -50,7 +51,7 @@ def test_scores_are_the_formula(documents: list[str], query: str, k1: float, b: 
 
 @given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 8))
 def test_a_limit_keeps_the_first(documents: list[str], query: str, limit: int):
-    index = Bm25Index(documents, str.split)
+    index = Bm25Index.build(documents, str.split)
     assert index.search(query, limit) == index.search(query, len(documents) + 1)[:limit]
 
 
@@ -75,22 +76,22 @@ def test_rounding_down_is_idempotent_and_within_an_eighth(length: int):
 
 def test_equal_scores_rank_by_name():
     documents = ["red shoe", "red shoe", "blue shoe", "red shoe"]
-    by_number = Bm25Index(documents, str.split).search("red", 4)
+    by_number = Bm25Index.build(documents, str.split).search("red", 4)
     assert [number for number, _ in by_number] == [0, 1, 3]
-    by_name = Bm25Index(documents, str.split, names=["z", "b", "c", "a"]).search("red", 4)
+    by_name = Bm25Index.build(documents, str.split, names=["z", "b", "c", "a"]).search("red", 4)
     assert [number for number, _ in by_name] == [3, 1, 0]
     assert len({score for _, score in by_name}) == 1
 
 
 def test_a_repeated_query_word_counts_twice():
-    index = Bm25Index(["red", "blue"], str.split)
+    index = Bm25Index.build(["red", "blue"], str.split)
     ((_, once),), ((_, twice),) = index.search("red", 2), index.search("red red", 2)
     assert twice == np.float32(2) * np.float32(once)
 
 
 @pytest.mark.parametrize("documents", [[], [""], ["", ""]])
 def test_nothing_to_find(documents: list[str]):
-    assert Bm25Index(documents, str.split).search("red", 5) == []
+    assert Bm25Index.build(documents, str.split).search("red", 5) == []
 
 
 def test_rankings_of_lucene(shared_data: Path):
@@ -98,7 +99,7 @@ def test_rankings_of_lucene(shared_data: Path):
     webshop = shared_data / "webshop"
     products = load_products(webshop / "items.json.gz", webshop / "items_ins.json.gz")
     names = [product.asin for product in products]
-    index = Bm25Index((product.search_text for product in products), english_terms, names=names)
+    index = Bm25Index.build((product.search_text for product in products), english_terms, names=names)
     with gzip.open(webshop / "lucene_rankings.jsonl.gz") as lines:
         recorded = [json.loads(line) for line in lines]
     assert len(recorded) == 158
@@ -107,3 +108,25 @@ def test_rankings_of_lucene(shared_data: Path):
         assert [name for name, _ in found] == [name for name, _ in record["ranking"]], record["query"]
         for (_, score), (_, true_score) in zip(found, record["ranking"], strict=True):
             assert score == pytest.approx(true_score, abs=1e-4)
+
+
+def test_a_saved_index_finds_the_same(tmp_path: Path):
+    documents = ["red shoe", "blue shoe", "", "red red hat"]
+    index = Bm25Index.build(documents, str.split, names=list("zyxw"))
+    index.save(tmp_path / "index")
+    opened = Bm25Index.open(tmp_path / "index", str.split)
+    assert len(opened) == 4
+    for query in ("red", "shoe hat", "green", ""):
+        assert opened.search(query, 3) == index.search(query, 3)
+
+
+def test_a_folder_without_a_whole_index(tmp_path: Path):
+    with pytest.raises(InputError, match="does not hold an index"):
+        Bm25Index.open(tmp_path, str.split)
+    Bm25Index.build(["red shoe"], str.split).save(tmp_path)
+    (tmp_path / "terms.txt").write_text("red\n", encoding="utf-8")
+    with pytest.raises(InputError, match="holds 2 terms and names 1"):
+        Bm25Index.open(tmp_path, str.split)
+    (tmp_path / "idf.npy").write_bytes(b"broken")
+    with pytest.raises(InputError, match="does not hold an index"):
+        Bm25Index.open(tmp_path, str.split)

@@ -20,12 +20,15 @@ VERBS = {
     "train": "Train an agent as a recipe says, or continue a run.",
     "evaluate": "Success of a run or a model on fixed tasks, by family, with intervals.",
     "assign": "Credit for every turn of a rollout file.",
+    "report": "One HTML page about a run or rollout files: where credit went.",
+    "compare-runs": "One HTML page that lays runs side by side.",
+    "watch": "A live run in the terminal.",
     "methods": "The credit methods: options, presets, sources.",
     "envs": "The environments: splits, counts, options.",
     "play": "Play an environment yourself.",
     "replay": "Feed recorded commands to an environment and print what it answers.",
 }
-"""Every verb with its one line of help. Verb ``x`` is function ``x`` of ``cli/x.py``, imported when it is called."""
+"""Every verb with its one line of help. Verb ``x-y`` is function ``x_y`` of ``cli/x_y.py``, imported when called."""
 
 
 def make_app() -> App:
@@ -39,7 +42,8 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
     )
     for verb, summary in VERBS.items():
-        app.command(f"stepcredit.cli.{verb}:{verb}", name=verb, help=summary)
+        name = verb.replace("-", "_")
+        app.command(f"stepcredit.cli.{name}:{name}", name=verb, help=summary)
     return app
 
 

@@ -50,6 +50,10 @@ class MissingExtraError(StepcreditError, ImportError):
     """An optional dependency is missing; the message names the extra that brings it."""
 
 
+_LISTED = 40
+"""Names an error lists at most."""
+
+
 def unknown_name(kind: str, got: str, known: Iterable[str]) -> OptionError:
     """The error for a name that does not exist: names what was got, the nearest known name, or else all known names.
 
@@ -60,7 +64,8 @@ def unknown_name(kind: str, got: str, known: Iterable[str]) -> OptionError:
     """
     names = sorted(known)
     close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Expected one of: {', '.join(names)}."
+    rest = f", … ({len(names)} in all)" if len(names) > _LISTED else "."
+    hint = f"Did you mean {close[0]!r}?" if close else f"Expected one of: {', '.join(names[:_LISTED])}{rest}"
     return OptionError(f"Unknown {kind} {got!r}. {hint}")
 
 

@@ -107,6 +107,10 @@ ENVIRONMENTS = {
         "WebShop: find the product a customer describes, choose its options, buy it; official or generated catalogue",
         "stepcredit.environments.shopping.suite:ShoppingSuite",
     ),
+    "search_qa": EnvironmentEntry(
+        "Questions answered in several turns with a retriever: own files and servers, or a generated world",
+        "stepcredit.environments.search_qa.suite:SearchSuite",
+    ),
 }
 """Every environment, by name."""
 

@@ -84,10 +84,12 @@ class TaskSuite(Protocol):
     Attributes:
         name: name in the catalogue.
         horizon: turns an episode may take by default.
+        warnings: what was left out while tasks were read, and why.
     """
 
     name: str
     horizon: int
+    warnings: list[str]
 
     def splits(self) -> tuple[str, ...]:
         """Names of the splits, training first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,15 +19,26 @@ from stepcredit.policy.trie import Node, build_trie
 from stepcredit.rollouts.types import Request, Response
 
 _REMEMBERED_TRIES = 512
+_SHARD = 32
+"""Episodes answered in one batch. More of them share the overhead of a forward pass, fewer let more workers help."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """What a session keeps of a growing episode. ``unseen`` are tokens its cache row has not seen yet."""
+
+    shard: int
+    unseen: list[int]
+    stream: np.random.Generator
 
 
 @dataclass(slots=True)
 class _Row:
-    """One response being written. ``feed`` are tokens the cache has not seen yet."""
+    """One response being written."""
 
     request: Request
+    episode: _Episode
     prompt: IntArray
-    feed: list[int]
     node: Node | None
     response: list[int] = field(default_factory=list)
     allowed: list[tuple[int, ...]] = field(default_factory=list)
@@ -34,7 +46,7 @@ class _Row:
     entropies: list[float] = field(default_factory=list)
 
     def take(self, token: int, allowed: tuple[int, ...], logprob: float, entropy: float) -> None:
-        self.feed.append(token)
+        self.episode.unseen.append(token)
         self.response.append(token)
         self.allowed.append(allowed)
         self.logprobs.append(logprob)
@@ -48,11 +60,16 @@ class _Row:
             (token,) = self.node.children
             self.take(token, (token,), 0.0, 0.0)
 
+    def choices(self) -> Choices:
+        start = np.cumsum([0, *map(len, self.allowed)], dtype=np.int32)
+        return Choices(np.array([token for allowed in self.allowed for token in allowed], dtype=np.int32), start)
+
 
 class TransformerSession:
     """A batch of episodes answered together; see ``rollouts.types.Session``.
 
-    Each episode draws from a stream of its own, so what it draws does not depend on who else is in the batch.
+    Each episode draws from a stream of its own, so what it draws does not depend on who else is in the batch. Episodes
+    are dealt into shards, each with its own cache; the model's workers answer shards in parallel.
 
     Args:
         model: who answers.
@@ -79,50 +96,50 @@ class TransformerSession:
         self._limit = max_response_tokens
         self._seed = tuple(seed)
         self._temperature = temperature
-        self._cache = RaggedCache()
-        self._unseen: dict[int, list[int]] = {}
-        self._streams: dict[int, np.random.Generator] = {}
+        self._shards: list[RaggedCache] = []
+        self._episodes: dict[int, _Episode] = {}
         self._tries: dict[tuple[str, ...], Node] = {}
 
     def respond(self, requests: Sequence[Request]) -> list[Response]:
         """One response per request, in order."""
-        rows = self._open(requests)
-        with torch.no_grad():
-            writing = [row for row in rows if not self._done(row)]
-            while writing:
-                draws = np.array([self._stream(row.request.key).random() for row in writing])
-                choices = [tuple(row.node.children) for row in writing if row.node is not None]
-                drawn = draw(self._forward(writing), choices or None, self._temperature, draws)
-                for place, (row, token, logprob, entropy) in enumerate(zip(writing, *drawn, strict=True)):
-                    row.take(token, choices[place] if choices else (), logprob, entropy)
-                    row.take_forced()
-                writing = [row for row in writing if not self._done(row)]
+        prompts = self._conversation.prompts(requests)
+        rows = [self._open(request, prompt) for request, prompt in zip(requests, prompts, strict=True)]
+        by_shard: dict[int, list[_Row]] = {}
+        for row in rows:
+            by_shard.setdefault(row.episode.shard, []).append(row)
+        for _ in self._model.workers.map(self._write, by_shard.values()):
+            pass
         return [self._close(row) for row in rows]
 
     def finish(self, key: int) -> None:
         """The episode ended; its cache row is free."""
-        self._cache.drop(key)
-        self._unseen.pop(key, None)
-        self._streams.pop(key, None)
+        episode = self._episodes.pop(key, None)
+        if episode is not None:
+            self._shards[episode.shard].drop(key)
 
-    def _stream(self, key: int) -> np.random.Generator:
-        if key not in self._streams:
-            self._streams[key] = np.random.default_rng((*self._seed, key))
-        return self._streams[key]
+    def _open(self, request: Request, prompt: IntArray) -> _Row:
+        episode = self._episodes.get(request.key)
+        if episode is None:
+            context = self._conversation.context(request.goal, request.history, request.horizon)
+            episode = self._episodes[request.key] = _Episode(
+                shard=self._roomy_shard(),
+                unseen=[token for chunk in context for token in chunk.tolist()],
+                stream=np.random.default_rng((*self._seed, request.key)),
+            )
+        node = self._trie(tuple(request.admissible)) if self._constrained else None
+        row = _Row(request, episode, prompt, node)
+        row.episode.unseen += prompt.tolist()
+        row.take_forced()
+        return row
 
-    def _open(self, requests: Sequence[Request]) -> list[_Row]:
-        rows = []
-        for request, prompt in zip(requests, self._conversation.prompts(requests), strict=True):
-            if request.key in self._unseen:
-                feed = self._unseen.pop(request.key)
-            else:
-                context = self._conversation.context(request.goal, request.history, request.horizon)
-                feed = [token for chunk in context for token in chunk.tolist()]
-            node = self._trie(tuple(request.admissible)) if self._constrained else None
-            row = _Row(request, prompt, feed + prompt.tolist(), node)
-            row.take_forced()
-            rows.append(row)
-        return rows
+    def _roomy_shard(self) -> int:
+        """The first shard with room for one more episode."""
+        members = Counter(episode.shard for episode in self._episodes.values())
+        for shard in range(len(self._shards)):
+            if members[shard] < _SHARD:
+                return shard
+        self._shards.append(RaggedCache())
+        return len(self._shards) - 1
 
     def _trie(self, admissible: tuple[str, ...]) -> Node:
         """The trie of a list of commands; the lists of neighbouring turns and episodes are often equal."""
@@ -134,6 +151,19 @@ class TransformerSession:
             self._tries[admissible] = trie
         return trie
 
+    def _write(self, rows: Sequence[_Row]) -> None:
+        """Write the responses of one shard's rows, token by token; who is done leaves the batch."""
+        with torch.no_grad():
+            writing = [row for row in rows if not self._done(row)]
+            while writing:
+                uniform = np.array([row.episode.stream.random() for row in writing])
+                choices = [tuple(row.node.children) for row in writing if row.node is not None]
+                drawn = draw(self._forward(writing), choices or None, self._temperature, uniform)
+                for place, (row, token, logprob, entropy) in enumerate(zip(writing, *drawn, strict=True)):
+                    row.take(token, choices[place] if choices else (), logprob, entropy)
+                    row.take_forced()
+                writing = [row for row in writing if not self._done(row)]
+
     def _done(self, row: _Row) -> bool:
         if row.node is not None:
             return not row.node.children
@@ -143,31 +173,26 @@ class TransformerSession:
 
     def _forward(self, rows: Sequence[_Row]) -> Tensor:
         """Feed what the cache has not seen; logits ``[rows, V]`` of the next token."""
-        counts = [len(row.feed) for row in rows]
-        layout = self._cache.extend([row.request.key for row in rows], counts)
-        tokens = torch.tensor([token for row in rows for token in row.feed])
+        counts = [len(row.episode.unseen) for row in rows]
+        cache = self._shards[rows[0].episode.shard]
+        layout = cache.extend([row.request.key for row in rows], counts)
+        tokens = torch.tensor([token for row in rows for token in row.episode.unseen])
         for row in rows:
-            row.feed = []
+            row.episode.unseen = []
         return self._model.logits(tokens, layout.positions(), layout, torch.tensor(counts).cumsum(0) - 1)
 
     def _close(self, row: _Row) -> Response:
-        key = row.request.key
-        if self._conversation.template.append_only:
-            self._unseen[key] = row.feed
-        else:
-            self._cache.drop(key)
-        choices = None
-        if self._constrained:
-            start = np.cumsum([0, *map(len, row.allowed)], dtype=np.int32)
-            choices = Choices(np.array([token for allowed in row.allowed for token in allowed], dtype=np.int32), start)
+        codec = self._conversation.codec
+        if not self._conversation.template.append_only:
+            self._shards[row.episode.shard].drop(row.request.key)
+            row.episode.unseen = []
         record = TokenRecord(
             prompt=row.prompt,
             response=np.array(row.response, dtype=np.int32),
-            choices=choices,
+            choices=row.choices() if self._constrained else None,
             temperature=self._temperature or 1.0,
             continues=self._conversation.continues(row.request),
         )
-        codec = self._conversation.codec
         text = row.node.command if row.node is not None else codec.text(row.response)
         assert text is not None
         return Response(

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.policy.attention import IMPLEMENTATION, Layout, Segments
+from stepcredit.policy.workers import Workers
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
@@ -25,18 +26,21 @@ class PackedModel:
     Args:
         model: a causal language model of transformers; switched to evaluation mode (no dropout) for good, so that
             generation and update see the same distribution.
+        workers: parts of a batch computed at once; None for as many as torch has threads on a CPU, and one elsewhere.
 
     Raises:
         OptionError: packed rows do not give the logits that the model itself gives (sliding windows, recurrent layers,
             scaled or capped logits).
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, workers: int | None = None) -> None:
         self.module: nn.Module = model.eval()
         self.config: Any = model.config
         self._body = model.base_model
         self._head: nn.Module = model.get_output_embeddings()
         self.device: torch.device = model.device
+        self.parameters = [value for value in model.parameters() if value.requires_grad]
+        self.workers = Workers(workers or (torch.get_num_threads() if self.device.type == "cpu" else 1))
         own = _probe_logits(model)
         model.set_attn_implementation(IMPLEMENTATION)
         tokens = _probe_tokens(model)
@@ -72,7 +76,8 @@ class PackedModel:
 
 
 def _probe_tokens(model: Any) -> Tensor:
-    return torch.arange(12, device=model.device) % model.config.get_text_config().vocab_size
+    vocabulary: int = model.config.get_text_config().vocab_size
+    return torch.arange(12, device=model.device) % vocabulary
 
 
 def _probe_logits(model: Any) -> Tensor:

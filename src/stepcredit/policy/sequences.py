@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -207,18 +207,13 @@ def pack(sequences: Sequence[Inputs]) -> Packed:
     )
 
 
-S = TypeVar("S", bound=Inputs)
-
-
-def micro_batches(sequences: Sequence[S], limit: int) -> Iterator[list[S]]:
+def micro_batches(sequences: Sequence[Inputs], limit: int) -> list[slice]:
     """Cut into runs of at most ``limit`` tokens; a longer sequence stands alone."""
-    batch: list[S] = []
-    size = 0
-    for sequence in sequences:
-        if batch and size + len(sequence.tokens) > limit:
-            yield batch
-            batch, size = [], 0
-        batch.append(sequence)
+    cuts: list[slice] = []
+    start = size = 0
+    for place, sequence in enumerate(sequences):
+        if place > start and size + len(sequence.tokens) > limit:
+            cuts.append(slice(start, place))
+            start, size = place, 0
         size += len(sequence.tokens)
-    if batch:
-        yield batch
+    return [*cuts, slice(start, len(sequences))] if sequences else []

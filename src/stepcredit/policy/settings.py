@@ -101,7 +101,7 @@ class UpdateSettings:
         minibatch: rollouts in one optimiser step.
         max_grad_norm: the gradient's Euclidean norm is clipped to this.
         imitation_coef: weight of the imitation loss on replayed demonstrations, where some are given.
-        micro_batch_tokens: padded tokens in one forward pass; bounds memory, changes no number.
+        micro_batch_tokens: tokens in one forward pass of one worker; bounds memory, changes nothing but rounding.
     """
 
     objective: Objective = Objective(entropy_coef=0.005)
@@ -110,7 +110,7 @@ class UpdateSettings:
     minibatch: int = 32
     max_grad_norm: float = 1.0
     imitation_coef: float = 0.0
-    micro_batch_tokens: int = 8192
+    micro_batch_tokens: int = 4096
 
     def __post_init__(self) -> None:
         for name in ("lr", "max_grad_norm", "imitation_coef"):
@@ -128,14 +128,14 @@ class ImitateSettings:
         minibatch: rollouts in one optimiser step.
         observation_weight: weight of the language-model loss on prompt tokens; 0 learns from responses alone.
         max_grad_norm: the gradient's Euclidean norm is clipped to this.
-        micro_batch_tokens: padded tokens in one forward pass; bounds memory, changes no number.
+        micro_batch_tokens: tokens in one forward pass of one worker; bounds memory, changes nothing but rounding.
     """
 
     lr: float = 2e-3
     minibatch: int = 32
     observation_weight: float = 0.1
     max_grad_norm: float = 1.0
-    micro_batch_tokens: int = 8192
+    micro_batch_tokens: int = 4096
 
     def __post_init__(self) -> None:
         for name in ("lr", "observation_weight", "max_grad_norm"):

@@ -16,6 +16,7 @@ from stepcredit.policy.model import PackedModel
 from stepcredit.policy.optimizer import Optimizer
 from stepcredit.policy.sequences import ImitationSequence, imitation_sequences, micro_batches, pack
 from stepcredit.policy.settings import ImitateSettings
+from stepcredit.policy.workers import add_gradients, loss_gradients
 from stepcredit.rollouts.types import Rollout
 
 
@@ -57,19 +58,25 @@ def imitation_loss(model: PackedModel, sequences: Sequence[ImitationSequence]) -
 def backward_imitation(
     model: PackedModel, sequences: Sequence[ImitationSequence], *, micro_batch_tokens: int, scale: float = 1.0
 ) -> tuple[float, float]:
-    """Add the gradient of scale·Σ weight·(−log π)/Σ weight.
+    """Add the gradient of scale·Σ weight·(−log π)/Σ weight, micro-batches in parallel.
 
     Returns:
         The loss (without ``scale``), and the mean −log π of response tokens, nats; zeros where nothing has a weight.
     """
     total = sum(float(sequence.weight.sum()) for sequence in sequences)
     on_responses = sum(float(sequence.weight[sequence.response].sum()) for sequence in sequences)
+    parameters = model.parameters
+
+    def differentiate(own: slice) -> tuple[float, float, list[Tensor | None]]:
+        loss, response_loss = imitation_loss(model, sequences[own])
+        return float(loss.detach()), float(response_loss), loss_gradients(loss * (scale / total), parameters)
+
     loss = response_loss = 0.0
-    for micro in micro_batches(sequences, micro_batch_tokens):
-        part, response_part = imitation_loss(model, micro)
-        (part * (scale / total)).backward()  # type: ignore[no-untyped-call]
-        loss += float(part.detach())
-        response_loss += float(response_part)
+    parts = micro_batches(sequences, micro_batch_tokens)
+    for part, response_part, gradients in model.workers.map(differentiate, parts):
+        add_gradients(parameters, gradients)
+        loss += part
+        response_loss += response_part
     return (loss / total if total else 0.0), (response_loss / on_responses if on_responses else 0.0)
 
 

@@ -25,6 +25,7 @@ from stepcredit.policy.sequences import (
 )
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
 from stepcredit.policy.supervised import backward_imitation, mean, minibatches, rollout_rows
+from stepcredit.policy.workers import add_gradients, loss_gradients
 from stepcredit.rollouts.types import Rollout
 
 
@@ -70,6 +71,17 @@ class StepSums:
     entropy: float = 0.0
     deviation: float = 0.0
 
+    def plus(self, other: StepSums) -> StepSums:
+        """Both together; ``deviation`` is the greater."""
+        return StepSums(
+            loss=self.loss + other.loss,
+            tokens=self.tokens + other.tokens,
+            clipped=self.clipped + other.clipped,
+            kl=self.kl + other.kl,
+            entropy=self.entropy + other.entropy,
+            deviation=max(self.deviation, other.deviation),
+        )
+
 
 def backward_policy(
     model: PackedModel,
@@ -80,7 +92,7 @@ def backward_policy(
     reference: Sequence[Tensor] | None = None,
     micro_batch_tokens: int,
 ) -> StepSums:
-    """Add the gradient of one optimiser minibatch's policy loss, micro-batch by micro-batch.
+    """Add the gradient of one optimiser minibatch's policy loss, micro-batches in parallel.
 
     Every divisor is that of the whole minibatch, so the result depends on neither micro-batches nor the order of rows.
 
@@ -94,17 +106,16 @@ def backward_policy(
     """
     if not sequences:
         return StepSums()
+    parameters = model.parameters
     weights = _minibatch_weights(objective, sequences)
-    sums = StepSums()
-    at = 0
-    for micro in micro_batches(sequences, micro_batch_tokens):
-        own = slice(at, at + len(micro))
-        at += len(micro)
+
+    def differentiate(own: slice) -> tuple[StepSums, list[Tensor | None]]:
+        micro = sequences[own]
         logprob, entropy = response_logprobs(model, micro)
         device, dtype = logprob.device, logprob.dtype
         rows, turn = np.unique(np.concatenate([sequence.turn for sequence in micro]), return_inverse=True)
-        old = torch.from_numpy(np.concatenate([sequence.logprob for sequence in micro])).to(device, dtype)
         local = torch.from_numpy(turn).to(device)
+        old = torch.from_numpy(np.concatenate([sequence.logprob for sequence in micro])).to(device, dtype)
         loss, clipped = policy_loss(
             objective,
             logprob=logprob,
@@ -114,20 +125,24 @@ def backward_policy(
             turns=len(rows),
             weight=torch.cat(weights[own]).to(device, dtype),
             entropy=entropy,
-            reference=None if reference is None else torch.cat(list(reference[own])),
+            reference=torch.cat(list(reference[own])) if reference else None,
         )
-        if loss.requires_grad:  # not where every token was the only one allowed
-            loss.backward()  # type: ignore[no-untyped-call]
         shift = (logprob - old).detach()
         sums = StepSums(
-            loss=sums.loss + float(loss.detach()),
-            tokens=sums.tokens + len(shift),
-            clipped=sums.clipped + float(clipped.sum()),
-            kl=sums.kl + float((shift.exp() - 1 - shift).sum()),
-            entropy=sums.entropy + float(entropy.detach().sum()),
-            deviation=max(sums.deviation, float((shift.exp() - 1).abs().max())),
+            loss=float(loss.detach()),
+            tokens=len(shift),
+            clipped=float(clipped.sum()),
+            kl=float((shift.exp() - 1 - shift).sum()),
+            entropy=float(entropy.detach().sum()),
+            deviation=float((shift.exp() - 1).abs().max()),
         )
-    return sums
+        return sums, loss_gradients(loss, parameters)
+
+    total = StepSums()
+    for sums, gradients in model.workers.map(differentiate, micro_batches(sequences, micro_batch_tokens)):
+        add_gradients(parameters, gradients)
+        total = total.plus(sums)
+    return total
 
 
 def _minibatch_weights(objective: Objective, sequences: Sequence[PolicySequence]) -> list[Tensor]:
@@ -188,8 +203,11 @@ def update(
 
 
 def _reference_logprobs(reference: PackedModel, prepared: Sequence[Sequence[PolicySequence]]) -> list[list[Tensor]]:
-    with torch.no_grad():
-        return [[response_logprobs(reference, [sequence])[0] for sequence in one] for one in prepared]
+    def evaluate(sequences: Sequence[PolicySequence]) -> list[Tensor]:
+        with torch.no_grad():
+            return [response_logprobs(reference, [sequence])[0] for sequence in sequences]
+
+    return list(reference.workers.map(evaluate, prepared))
 
 
 def _replayed(replay: Replay | None, conversation: Conversation) -> list[list[ImitationSequence]]:

@@ -1,1 +1,1 @@
-"""The report page and figures."""
+"""The report page: one self-contained HTML file about a run or a rollout file; its figures as PNG, SVG and CSV."""

@@ -84,6 +84,8 @@ def train(config: TrainConfig, run: RunFolder, monitor: Monitor) -> None:
         run=run,
         monitor=monitor,
     )
+    for warning in suite.warnings:
+        monitor.say(f"Warning: {warning}")
     progress = _continue_from(setup)
     progress = supervised_start(setup, progress)
     progress = reinforce(setup, progress)

@@ -24,21 +24,14 @@ Count = Annotated[int, Field(ge=0)]
 class HouseholdSuite:
     """Household tasks: generated ones, or official ones from files.
 
-    Args:
-        games: folder with ``game.tw-pddl`` files (``$ALFWORLD_DATA`` is replaced) or a ``games.jsonl`` file, gzipped
-            or not; without it games are generated and nothing is read.
-        families: take only tasks of these families.
-        room: size of generated rooms.
-        train: number of generated games to train on.
-        valid_seen: number of generated games with other tasks in the layouts of training.
-        valid_unseen: number of generated games in layouts that training never sees.
-        seed: of the generator.
+    The keyword parameters are the environment's options, their annotations say what each means. ``$ALFWORLD_DATA`` and
+    the like are replaced in ``games``; files are read when a split is asked for.
 
     Attributes:
         warnings: the games left out so far, each with its file and the reason.
 
     Raises:
-        OptionError: an unknown family.
+        OptionError: an unknown family, or no games asked for.
         InputError: no games at the given place.
     """
 
@@ -66,6 +59,8 @@ class HouseholdSuite:
         self._source: GameSource
         if games is None:
             counts = {"train": train, "valid_seen": valid_seen, "valid_unseen": valid_unseen}
+            if not any(counts.values()):
+                raise OptionError("No games asked for; expected train, valid_seen or valid_unseen above 0.")
             self._source = GeneratedGames(counts, self._families, room, seed)
         else:
             self._source = FileGames(Path(os.path.expandvars(games)).expanduser())

@@ -16,15 +16,22 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from stepcredit.core.errors import InputError
+
 Analyser = Callable[[str], list[str]]
 _Ints = npt.NDArray[np.int32]
+_Floats = npt.NDArray[np.float32]
 
 _EXACT_LENGTHS = 24
 """Lengths below this are kept exactly."""
+_ARRAYS = ("start", "document", "damping", "idf", "rank")
+_TERMS = "terms.txt"
 
 
 def round_length(length: int) -> int:
@@ -35,41 +42,98 @@ def round_length(length: int) -> int:
 
 
 class Bm25Index:
-    """An immutable inverted index.
-
-    Term t's postings are rows ``start[t]:start[t + 1]`` of ``document`` and of ``damping``, the latter being the
-    parenthesis 1 + f_td / (…) of the formula above.
+    """An immutable inverted index over documents 0 to N − 1, in memory or memory-mapped.
 
     Args:
-        documents: texts in the order of their numbers.
         analyse: text or query → index terms.
-        names: one per document; documents of equal score rank by name. None: by number.
-        k1: term-frequency saturation, > 0.
-        b: weight of the document length, in [0, 1].
+        terms: number of each term.
+        start: ``[T + 1]``; term t's postings are rows ``start[t]:start[t + 1]``.
+        document: ``[P]`` document of each posting, ascending within a term.
+        damping: ``[P]`` the parenthesis 1 + f_td / (…) of the formula above.
+        idf: ``[T]``.
+        rank: ``[N]`` place of each document among documents of equal score.
     """
 
     def __init__(
         self,
+        analyse: Analyser,
+        terms: dict[str, int],
+        *,
+        start: _Ints,
+        document: _Ints,
+        damping: _Floats,
+        idf: _Floats,
+        rank: _Ints,
+    ) -> None:
+        self._analyse = analyse
+        self._terms = terms
+        self._start, self._document, self._damping, self._idf, self._rank = start, document, damping, idf, rank
+
+    @classmethod
+    def build(
+        cls,
         documents: Iterable[str],
         analyse: Analyser,
         *,
         names: Sequence[str] | None = None,
         k1: float = 0.9,
         b: float = 0.4,
-    ) -> None:
-        self._analyse = analyse
-        self._terms: dict[str, int] = {}
-        term, document, frequency, length = self._count(documents)
+    ) -> Self:
+        """Index documents.
+
+        Args:
+            documents: texts in the order of their numbers.
+            analyse: text or query → index terms.
+            names: one per document; documents of equal score rank by name. None: by number.
+            k1: term-frequency saturation, > 0.
+            b: weight of the document length, in [0, 1].
+        """
+        terms: dict[str, int] = {}
+        term, document, frequency, length = _count(documents, analyse, terms)
         count = len(length)
+        held_by = np.bincount(term, minlength=len(terms))
         order = np.argsort(term, kind="stable")
-        held_by = np.bincount(term, minlength=len(self._terms))
-        self._start = np.concatenate(([0], np.cumsum(held_by)))
-        self._document = document[order]
-        self._idf = np.log(1.0 + (count - held_by + 0.5) / (held_by + 0.5)).astype(np.float32)
-        self._damping = 1 + frequency[order].astype(np.float32) * _inverse_norm(length, k1, b)[self._document]
-        self._rank = np.arange(count, dtype=np.int32)
+        document = document[order]
+        damping = frequency[order].astype(np.float32)
+        damping *= _inverse_norm(length, k1, b)[document]
+        damping += 1
+        rank = np.arange(count, dtype=np.int32)
         if names is not None:
-            self._rank[sorted(range(count), key=names.__getitem__)] = np.arange(count, dtype=np.int32)
+            rank[sorted(range(count), key=names.__getitem__)] = np.arange(count, dtype=np.int32)
+        return cls(
+            analyse,
+            terms,
+            start=np.concatenate(([0], np.cumsum(held_by))),
+            document=document,
+            damping=damping,
+            idf=np.log(1.0 + (count - held_by + 0.5) / (held_by + 0.5)).astype(np.float32),
+            rank=rank,
+        )
+
+    @classmethod
+    def open(cls, folder: Path, analyse: Analyser) -> Self:
+        """An index that ``save`` wrote; its postings stay on disk and are read as they are needed.
+
+        Raises:
+            InputError: the folder does not hold a whole index.
+        """
+        try:
+            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+            terms = (folder / _TERMS).read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder} does not hold an index that can be read ({error}); build it again.") from None
+        if len(terms) != len(arrays["idf"]):
+            raise InputError(
+                f"{folder} holds {len(arrays['idf'])} terms and names {len(terms)}; build the index again."
+            )
+        return cls(analyse, {term: number for number, term in enumerate(terms)}, **arrays)
+
+    def save(self, folder: Path) -> None:
+        """Write the index into a folder, which is made if absent."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _ARRAYS:
+            np.save(folder / f"{name}.npy", getattr(self, f"_{name}"))
+        (folder / _TERMS).write_text("".join(f"{term}\n" for term in self._terms), encoding="utf-8")
 
     def __len__(self) -> int:
         return len(self._rank)
@@ -91,16 +155,20 @@ class Bm25Index:
         best = np.lexsort((self._rank[found], -score))[:limit]
         return list(zip(found[best].tolist(), score[best].tolist(), strict=True))
 
-    def _count(self, documents: Iterable[str]) -> list[_Ints]:
-        """One row per (document, term) in order of documents: term, document, frequency; and each document's length."""
-        term, document, frequency, length = array("i"), array("i"), array("i"), array("i")
-        for number, text in enumerate(documents):
-            counts = Counter(self._analyse(text))
-            term.extend(self._terms.setdefault(name, len(self._terms)) for name in counts)
-            document.extend(repeat(number, len(counts)))
-            frequency.extend(counts.values())
-            length.append(counts.total())
-        return [np.frombuffer(column, np.int32) for column in (term, document, frequency, length)]
+
+def _count(documents: Iterable[str], analyse: Analyser, terms: dict[str, int]) -> list[_Ints]:
+    """One row per (document, term) in order of documents: term, document, frequency; and each document's length.
+
+    New terms are numbered in ``terms``.
+    """
+    term, document, frequency, length = array("i"), array("i"), array("i"), array("i")
+    for number, text in enumerate(documents):
+        counts = Counter(analyse(text))
+        term.extend(terms.setdefault(name, len(terms)) for name in counts)
+        document.extend(repeat(number, len(counts)))
+        frequency.extend(counts.values())
+        length.append(counts.total())
+    return [np.frombuffer(column, np.int32) for column in (term, document, frequency, length)]
 
 
 def _inverse_norm(length: _Ints, k1: float, b: float) -> npt.NDArray[np.float32]:

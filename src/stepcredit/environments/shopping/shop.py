@@ -69,7 +69,7 @@ class Shop:
     @cached_property
     def index(self) -> Bm25Index:
         """The search engine, built when first asked for; equal scores rank by identifier."""
-        return Bm25Index(
+        return Bm25Index.build(
             (product.search_text for product in self.products),
             english_terms,
             names=[product.asin for product in self.products],

@@ -1,0 +1,42 @@
+"""``stepcredit watch``: a live run in the terminal."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.live import Live
+
+from stepcredit.core.errors import OptionError
+from stepcredit.report.watch import snapshot
+
+
+def watch(
+    run: Path,
+    *,
+    every: float = 2.0,
+    once: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show a run while it trains: curves, the newest task groups, warnings. Ends with the run, or with Ctrl-C.
+
+    Args:
+        run: run folder.
+        every: seconds between two looks.
+        once: show it once and end.
+    """
+    if every <= 0:
+        raise OptionError(f"--every: got {every}, expected a number of seconds above 0.")
+    console = Console()
+    view, finished = snapshot(run)
+    if once or finished:
+        console.print(view)
+        return
+    with Live(view, console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        while not finished:
+            time.sleep(every)
+            view, finished = snapshot(run)
+            live.update(view, refresh=True)
+    console.print(view)

@@ -1,0 +1,1 @@
+"""Search QA: answer questions in several turns, with a retriever at hand."""
