@@ -17,7 +17,6 @@ from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
-from stepcredit.policy.model import PackedModel, load_model
 from stepcredit.policy.sequences import PolicySequence, policy_sequences
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
 from stepcredit.policy.tokens import TokenRecord
@@ -307,8 +306,7 @@ def test_bits_do_not_depend_on_the_number_of_workers(tiny_folder: Path, suite: C
     """How a batch is cut is fixed; who computes which part is not."""
     results = []
     for workers in (1, 3):
-        model, tokenizer = load_model(tiny_folder)
-        policy = TransformerPolicy(PackedModel(model.module, workers=workers), tokenizer, COMPACT)
+        policy = TransformerPolicy.from_folder(tiny_folder, COMPACT, workers=workers)
         rollouts = play(policy, suite, episodes=40)
         settings = replace(ONE_STEP, micro_batch_tokens=200)
         metrics = policy.update(rollouts, random_advantage(rollouts), settings, [0])

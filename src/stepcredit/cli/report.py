@@ -26,7 +26,7 @@ def report(
         sources: one run folder; or rollout files, and credit files that `stepcredit assign` wrote for them.
         out: folder for report.html; the run folder by default, the current folder for files.
         figures: also write every figure into this folder as PNG and SVG, with its numbers as CSV.
-        method: credit method to show, may be repeated; options after a colon: graft:lam=0.8. By default the common ones.
+        method: credit method to show, may be repeated; options follow a colon: graft:lam=0.8. Default: the common ones.
     """
     about = report_about(sources, tuple(method) if method is not None else METHODS)
     folder = out or (sources[0] if sources[0].is_dir() else Path())

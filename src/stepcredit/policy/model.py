@@ -86,8 +86,13 @@ def _probe_logits(model: Any) -> Tensor:
     return logits
 
 
-def load_model(name: str | Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[PackedModel, Any]:
-    """A model and its tokenizer from a folder or by hub name.
+def load_model(name: str | Path, *, device: str = "cpu", workers: int | None = None) -> tuple[PackedModel, Any]:
+    """A model, in float32, and its tokenizer from a folder or by hub name.
+
+    Args:
+        name: the folder or hub name.
+        device: where the model lives.
+        workers: see ``PackedModel``.
 
     Raises:
         InputError: no such folder or name, no model or no tokenizer in it.
@@ -103,10 +108,10 @@ def load_model(name: str | Path, *, device: str = "cpu", dtype: torch.dtype = to
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"No tokenizer found in {str(name)!r}: {_first_line(error)}") from None
         try:
-            model = AutoModelForCausalLM.from_pretrained(str(name), dtype=dtype, attn_implementation="sdpa")
+            model = AutoModelForCausalLM.from_pretrained(str(name), dtype=torch.float32, attn_implementation="sdpa")
         except (OSError, ValueError, KeyError) as error:
             raise InputError(f"No causal language model found in {str(name)!r}: {_first_line(error)}") from None
-    return PackedModel(model.to(device)), tokenizer
+    return PackedModel(model.to(device), workers=workers), tokenizer
 
 
 @contextmanager

@@ -53,14 +53,22 @@ class TransformerPolicy:
         self._reference: PackedModel | None = None
 
     @classmethod
-    def from_folder(cls, name: str | Path, template: PromptTemplate, **options: Any) -> Self:
-        """The policy of a model folder or hub name; ``options`` are those of the class.
+    def from_folder(
+        cls, name: str | Path, template: PromptTemplate, *, workers: int | None = None, **options: Any
+    ) -> Self:
+        """The policy of a model folder or hub name.
+
+        Args:
+            name: the folder or hub name.
+            template: how a request becomes a message.
+            workers: parts of a batch computed at once; None for as many as torch has threads. No result depends on it.
+            options: those of the class.
 
         Raises:
             InputError: no such folder or name, no model or no tokenizer in it.
             OptionError: a model that cannot run on packed rows.
         """
-        model, tokenizer = load_model(name)
+        model, tokenizer = load_model(name, workers=workers)
         return cls(model, tokenizer, template, **options)
 
     def session(self, seed: Sequence[int], *, temperature: float = 1.0) -> TransformerSession:
@@ -143,8 +151,7 @@ class TransformerPolicy:
 
     def set_reference(self, folder: Path) -> None:
         """Compare reference penalties with the model saved in a folder (by ``save``, or any model folder)."""
-        model, _ = load_model(folder, device=str(self.model.device))
-        self._reference = model
+        self._reference, _ = load_model(folder, device=str(self.model.device), workers=self.model.workers.count)
 
     def save(self, folder: Path) -> None:
         """Write model, tokenizer and optimiser; the folder is an ordinary model folder too.

@@ -167,13 +167,17 @@ def _difference_table(first: str, differences: Sequence[Difference]) -> dict[str
             "all" if one.family == OVERALL else one.family,
             str(one.updates),
             str(one.tasks),
-            f"{one.value.mean:+.1%}",
-            f"{one.value.low:+.1%} … {one.value.high:+.1%}",
+            _points(one.value.mean),
+            f"{_points(one.value.low)} … {_points(one.value.high)}",
         ]
         for one in latest.values()
     ]
     header = ["run", "split", "family", "updates", "tasks", "difference", "95 % interval"]
     return {f"Success less that of {first}": [header, *rows]} if rows else {}
+
+
+def _points(share: float) -> str:
+    return f"{share:+.1%}".replace("-", "−")
 
 
 def _config_table(runs: Sequence[Run]) -> dict[str, list[list[str]]]:

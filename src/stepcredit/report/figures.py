@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepcredit.core.credit import FloatArray
+from stepcredit.report.text import visible
 
 Kind = Literal["line", "bars", "stack", "points"]
 """Lines over a number; bars side by side over categories; areas that add up; points against the diagonal."""
@@ -63,18 +64,18 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         """As the page reads it."""
         return {
-            "name": self.name,
+            "name": visible(self.name),
             "section": self.section,
-            "title": self.title,
+            "title": visible(self.title),
             "kind": self.kind,
             "xLabel": self.x_label,
-            "yLabel": self.y_label,
-            "caption": self.caption,
+            "yLabel": visible(self.y_label),
+            "caption": visible(self.caption),
             "percent": self.percent,
             "series": [
                 {
-                    "name": series.name,
-                    "x": series.x if series.x and isinstance(series.x[0], str) else significant(series.x),
+                    "name": visible(series.name),
+                    "x": [visible(x) if isinstance(x, str) else significant([x])[0] for x in series.x],
                     "y": significant(series.y),
                     "low": significant(series.low),
                     "high": significant(series.high),

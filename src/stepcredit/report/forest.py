@@ -29,8 +29,8 @@ def episode_rows(turns: Turns, episodes: Sequence[int]) -> dict[int, int]:
     while pending:
         episode = pending.pop()
         rows[episode] = len(rows)
-        # The last one pushed is drawn next.
-        pending += sorted(children.get(episode, ()), key=lambda one: int(turns.depth[turns.start[one]]))
+        # The last one pushed is drawn next; of branches that left together, the first of the file.
+        pending += sorted(children.get(episode, ()), key=lambda one: (int(turns.depth[turns.start[one]]), -one))
     return rows
 
 

@@ -62,13 +62,14 @@ def _order(layer: Index, source: IntArray, target: IntArray, weight: FloatArray)
     place = np.zeros(len(layer))
     for nodes in members:
         place[nodes] = _relative(len(nodes))
+    earlier = _earlier_neighbours(layer, source, target, weight)
+    # Forward sweeps follow the neighbours in earlier layers, backward sweeps those in later ones.
+    forward = [_Pull(nodes, earlier) for nodes in members]
+    backward = [_Pull(nodes, earlier.T) for nodes in reversed(members)]
     for sweep in range(ORDER_SWEEPS):
-        forward = sweep % 2 == 0
-        for nodes in members if forward else reversed(members):
-            # Neighbours on the side the sweep comes from; a node without any keeps its place.
-            pull = _mean_place(place, layer, nodes, source, target, weight, before=forward)
-            order = np.argsort(pull, kind="stable")
-            place[nodes[order]] = _relative(len(nodes))
+        for pull in forward if sweep % 2 == 0 else backward:
+            order = np.argsort(pull.means(place), kind="stable")
+            place[pull.nodes[order]] = _relative(len(pull.nodes))
     rank = np.zeros(len(layer), dtype=np.int64)
     for nodes in members:
         rank[nodes[np.argsort(place[nodes], kind="stable")]] = np.arange(len(nodes))
@@ -79,27 +80,31 @@ def _relative(count: int) -> FloatArray:
     return (np.arange(count) + 0.5) / count
 
 
-def _mean_place(
-    place: FloatArray,
-    level: Index,
-    nodes: Index,
-    source: IntArray,
-    target: IntArray,
-    weight: FloatArray,
-    *,
-    before: bool | None = None,
-) -> FloatArray:
-    """Weighted mean place of each node's neighbours in lower levels (``before``), higher ones, or both (None)."""
-    total, share = np.zeros(len(level)), np.zeros(len(level))
-    for here, there in ((source, target), (target, source)):
-        if before is None:
-            used = level[there] != level[here]
-        else:
-            used = level[there] < level[here] if before else level[there] > level[here]
-        np.add.at(total, here[used], weight[used] * place[there[used]])
-        np.add.at(share, here[used], weight[used])
-    found = share[nodes] > 0
-    return np.where(found, total[nodes] / np.where(found, share[nodes], 1), place[nodes])
+def _earlier_neighbours(level: Index, source: IntArray, target: IntArray, weight: FloatArray) -> FloatArray:
+    """``[V, V]`` weight between a node (row) and its neighbours of smaller level, whichever way the edges point."""
+    across = level[source] != level[target]
+    ahead = (level[source] < level[target])[across]
+    one, other = source[across], target[across]
+    where = (np.where(ahead, other, one), np.where(ahead, one, other))
+    # Dense: most drawn graphs have fifty nodes and none has thousands; small products are what a layout is made of.
+    weights = np.zeros((len(level), len(level)))
+    np.add.at(weights, where, weight[across])
+    return weights
+
+
+class _Pull:
+    """Where the neighbours of some nodes stand, on the average."""
+
+    def __init__(self, nodes: Index, weights: FloatArray) -> None:
+        self.nodes = nodes
+        self._weights = weights[nodes]
+        share = self._weights.sum(axis=1)
+        self._found = share > 0
+        self._share = np.where(self._found, share, 1)
+
+    def means(self, place: FloatArray) -> FloatArray:
+        """Weighted mean place of each node's neighbours; its own place where it has none."""
+        return np.where(self._found, self._weights @ place / self._share, place[self.nodes])
 
 
 def _columns(layer: Index, rank: Index) -> tuple[Index, Index]:
@@ -121,11 +126,14 @@ def _place(column: Index, rank: Index, source: IntArray, target: IntArray, weigh
     row = np.zeros(len(column))
     for nodes in members:
         row[nodes] = np.arange(len(nodes)) + (highest - len(nodes)) / 2
+    earlier = _earlier_neighbours(column, source, target, weight)
+    both = earlier + earlier.T
+    pulls = [_Pull(nodes, both) for nodes in members]
     for sweep in range(PLACE_SWEEPS):
-        for nodes in members if sweep % 2 == 0 else reversed(members):
-            wanted = _mean_place(row, column, nodes, source, target, weight)
-            gaps = np.arange(len(nodes))
+        for pull in pulls if sweep % 2 == 0 else reversed(pulls):
+            gaps = np.arange(len(pull.nodes))
+            fitted = isotonic_regression(pull.means(row) - gaps).x
             # Rows keep inside the highest column, so that no column drifts away from the others.
-            row[nodes] = np.clip(isotonic_regression(wanted - gaps).x, 0, highest - len(nodes)) + gaps
+            row[pull.nodes] = np.clip(fitted, 0, highest - len(gaps)) + gaps
     row -= row.min()
     return row

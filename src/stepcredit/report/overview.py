@@ -58,9 +58,13 @@ def success_figures(runs: Mapping[str, Sequence[Line]]) -> Iterator[Figure]:
         for (family, split), points in _evaluations(metrics).items()
     }
     families = dict.fromkeys((OVERALL, *(family for family, _, _ in curves)))
+    one_split = len({split for _, _, split in curves}) == 1
     for family in families:
         series = [
-            Series(" · ".join(filter(None, (run, split))), *map(list, zip(*points, strict=True)))
+            Series(
+                " · ".join(filter(None, (run, "" if run and one_split else split))),
+                *map(list, zip(*points, strict=True)),
+            )
             for (own, run, split), points in curves.items()
             if own == family
         ]

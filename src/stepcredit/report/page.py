@@ -161,7 +161,7 @@ def _index(report: Report, batches: Sequence[Mapping[str, Any]]) -> dict[str, An
     return {
         "title": visible(report.title),
         "facts": {visible(label): visible(text) for label, text in report.facts.items()},
-        "headline": dict(report.headline),
+        "headline": {visible(label): visible(text) for label, text in report.headline.items()},
         "figures": [figure.to_json() for figure in report.figures],
         "warnings": [visible(warning) for warning in report.warnings],
         "tables": {

@@ -85,11 +85,22 @@ def draw_tree(axes: Axes, group: Group) -> None:
         axes.scatter(last[number] + 0.5, rows[number], marker=marker, s=16, color=colour)
     splits = tree["splits"]
     values = np.array(splits["value"], dtype=np.float64)
+    most = max([*splits["value"], *(episode["return"] for episode in group["episodes"]), 0.0])
     axes.scatter(
-        splits["at"], splits["row"], c=values, cmap=_ramp(LOW, HIGH), s=30, edgecolors=INK, linewidths=0.8, zorder=3
+        splits["at"],
+        splits["row"],
+        c=values,
+        cmap=_ramp(LOW, HIGH),
+        vmin=0,
+        vmax=most,
+        s=30,
+        edgecolors=INK,
+        linewidths=0.8,
+        zorder=3,
     )
     axes.invert_yaxis()
     axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
     axes.grid(visible=False)
     axes.set_xlabel("turns")
     axes.set_title(_heading(group))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -110,6 +111,12 @@ def update_settings(config: TrainConfig, update: int) -> UpdateSettings:
     )
 
 
-def imitate_settings(config: TrainConfig) -> ImitateSettings:
-    """Settings of one imitation epoch."""
-    return ImitateSettings(lr=config.imitation_learning_rate, minibatch=config.minibatch)
+IMITATION_MINIBATCH = 16
+"""Demonstrations an optimiser step; half the size learns as much a step, so twice as much a second."""
+
+
+def imitate_settings(config: TrainConfig, epoch: int) -> ImitateSettings:
+    """Settings of one imitation epoch; the learning rate falls to a tenth along half a cosine, and then stays."""
+    done = min(epoch / max(config.imitation_epochs, 1), 1.0)
+    lr = config.imitation_learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+    return ImitateSettings(lr=lr, minibatch=IMITATION_MINIBATCH)

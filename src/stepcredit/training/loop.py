@@ -18,18 +18,19 @@ import numpy as np
 
 from stepcredit.allocation.allocator import Allocator
 from stepcredit.core.credit import Credit
-from stepcredit.core.errors import NumericsError
+from stepcredit.core.errors import EnvironmentFaultError, NumericsError
 from stepcredit.core.turns import Turns
 from stepcredit.credit.catalogue import assign
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.policy.settings import Replay
+from stepcredit.rollouts.types import Rollout
 from stepcredit.training.build import Learner, build_policy, imitate_settings, update_settings
 from stepcredit.training.config import TrainConfig, method_options
 from stepcredit.training.demonstrations import NOISE, choose_demonstrated, demonstrate
 from stepcredit.training.measure import evaluate_everything, gate_success
 from stepcredit.training.monitor import Monitor
-from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, save_allocator
+from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, played_out, save_allocator
 from stepcredit.training.run_folder import Progress, RunFolder
 from stepcredit.training.streams import Stream
 from stepcredit.training.tasks import training_tasks
@@ -38,6 +39,8 @@ GATE_EVERY = 5
 """Imitation epochs between two looks at the gate."""
 BROKEN_UPDATES = 3
 """Consecutive updates without one finite optimiser step after which a run stops."""
+MOST_FAILED = 0.5
+"""Share of failed episodes of one update above which a run stops."""
 CONTROL = "control"
 """Moment, stage and timing name of the control."""
 
@@ -107,7 +110,7 @@ def supervised_start(setup: Setup, progress: Progress) -> Progress:
         while not opened and progress.imitation_epochs < config.imitation_epochs:
             epoch = progress.imitation_epochs
             seed = (config.seed, Stream.IMITATION, epoch)
-            metrics = policy.imitate(rollouts, weight, imitate_settings(config), seed)
+            metrics = policy.imitate(rollouts, weight, imitate_settings(config, epoch), seed)
             progress = replace(progress, imitation_epochs=epoch + 1)
             if (epoch + 1) % GATE_EVERY == 0:
                 metrics["gate_success"] = gate_success(config, setup.suite, policy, epoch)
@@ -132,13 +135,14 @@ def reinforce(setup: Setup, progress: Progress) -> Progress:
         clock = Clock()
         with clock("rollout"):
             played = play_round(config, setup.suite, setup.policy, setup.allocator, update)
+        learnt = _check_failures(played)
         with clock("credit"):
-            turns = Turns.from_episodes(rollout.episode for rollout in played.rollouts)
+            turns = Turns.from_episodes(rollout.episode for rollout in learnt)
             credit = assign(turns, config.method, **method_options(config))
         with clock("update"):
             seed = (config.seed, Stream.UPDATE, update)
             settings = update_settings(config, update)
-            metrics = setup.policy.update(played.rollouts, credit.advantage, settings, seed, replay)
+            metrics = setup.policy.update(learnt, credit.advantage, settings, seed, replay)
         progress = replace(progress, updates=update + 1)
         line = _update_line(progress, played, credit, metrics)
         run.write_rollouts(f"rollouts/{update + 1:06d}", played.rollouts)
@@ -170,7 +174,7 @@ def imitate_longer(setup: Setup, progress: Progress) -> None:
     began = time.perf_counter()
     for epoch in range(config.control_epochs):
         seed = (config.seed, Stream.IMITATION, config.imitation_epochs + epoch)
-        metrics = setup.policy.imitate(rollouts, weight, imitate_settings(config), seed)
+        metrics = setup.policy.imitate(rollouts, weight, imitate_settings(config, config.imitation_epochs), seed)
         setup.monitor.advance(epoch + 1, _note(metrics, "imitation_loss"))
     run.log({"step": progress.step, CONTROL: time.perf_counter() - began}, name="timing")
     setup.evaluate(progress, CONTROL)
@@ -233,7 +237,7 @@ def _update_line(progress: Progress, played: Round, credit: Credit, metrics: Map
         "update": progress.updates,
         "episodes": len(episodes),
         "branches": len(episodes) - len(roots),
-        "failures": played.failures,
+        "failures": played.failures + sum(episode.stop == "error" for episode in episodes),
         "success": float(np.mean([episode.success for episode in roots])) if roots else None,
         "turns": len(turns) / max(len(episodes), 1),
         "valid": sum(turn.valid for turn in turns) / max(len(turns), 1),
@@ -241,6 +245,25 @@ def _update_line(progress: Progress, played: Round, credit: Credit, metrics: Map
         "credit": dict(credit.diagnostics),
         "allocation": dict(played.allocation),
     }
+
+
+def _check_failures(played: Round) -> list[Rollout]:
+    """The rollouts to learn from; the others are kept as data.
+
+    Raises:
+        EnvironmentFaultError: so many failed that going on would only waste time.
+    """
+    learnt = played_out(played.rollouts)
+    failed = played.failures + len(played.rollouts) - len(learnt)
+    share = failed / max(played.failures + len(played.rollouts), 1)
+    if share > MOST_FAILED:
+        reasons = [str(one.episode.extra["error"]) for one in played.rollouts if "error" in one.episode.extra]
+        first = reasons[0] if reasons else "no episode had a turn"
+        raise EnvironmentFaultError(
+            f"{failed} episodes of an update failed ({share:.0%}, expected at most {MOST_FAILED:.0%}); "
+            f"the first: {first}."
+        )
+    return learnt
 
 
 def _stop_on_broken_numbers(run: RunFolder) -> None:

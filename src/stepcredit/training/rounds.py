@@ -121,8 +121,8 @@ def _rules(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def _groups(rollouts: Sequence[Rollout], horizon: int) -> list[StateGroup]:
-    """State groups of the episodes that were played to their end, on paths that were."""
+def played_out(rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """The rollouts that ended by themselves, on paths that did: those whose outcome means something."""
     broken: set[str] = set()
     whole = []
     for rollout in rollouts:  # parents come before their branches
@@ -130,7 +130,12 @@ def _groups(rollouts: Sequence[Rollout], horizon: int) -> list[StateGroup]:
         if episode.stop == "error" or (episode.parent is not None and episode.parent.episode in broken):
             broken.add(episode.episode)
         else:
-            whole.append(episode)
+            whole.append(rollout)
+    return whole
+
+
+def _groups(rollouts: Sequence[Rollout], horizon: int) -> list[StateGroup]:
+    whole = [rollout.episode for rollout in played_out(rollouts)]
     return state_groups(Turns.from_episodes(whole), horizon=horizon) if whole else []
 
 

@@ -48,7 +48,7 @@ function graphView(group, state, go) {
   /** @param {number | null} node */
   function look(node) {
     layer.lit.replaceChildren();
-    drawing.classList.toggle("focused", node !== null);
+    drawing.classList.toggle("focused", node !== null || traced.length > 0);
     const follow = (/** @type {number} */ next) => { pinned = next; look(next); };
     panel.replaceChildren(node === null ? graphSummary(group, state) : nodeDetails(group, node, state.method, scale, out, follow));
     if (node === null) return;
