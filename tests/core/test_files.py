@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,14 @@ from reference.batches import DEGENERATE, batch, chain, hand_five
 from stepcredit.core.credit import Credit
 from stepcredit.core.episodes import Episode, Parent, Turn
 from stepcredit.core.errors import FileFormatError, InputError
-from stepcredit.core.files import open_atomic, read_episodes, read_turns, write_credit, write_episodes
+from stepcredit.core.files import (
+    STANDARD_OUTPUT,
+    open_atomic,
+    read_episodes,
+    read_turns,
+    write_credit,
+    write_episodes,
+)
 from stepcredit.core.turns import Turns
 
 RECORD: dict[str, Any] = {
@@ -175,7 +183,7 @@ REFUSALS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (with_turn(reward=-math.inf), "turns[1].reward: got -inf, expected a finite number."),
     (
         with_turn(reward=10**400),
-        "turns[1].reward: got a whole number of more than 40 digits, expected a finite number.",
+        "turns[1].reward: got inf, expected a finite number.",
     ),
     (with_turn(penalty=-0.1), "turns[1].penalty: got -0.1, expected a finite number of at least 0."),
     (with_turn(valid=1), "turns[1].valid: got 1, expected true or false."),
@@ -188,6 +196,8 @@ REFUSALS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (with_turn(entropy=[]), "turns[1].entropy: got a list of 0, expected a finite number."),
     (with_turn(state=5), "turns[1].state: got 5, expected a string."),
     (with_turn(observation="\ud800"), "turns[1].observation: got half of a surrogate pair, expected Unicode text."),
+    (with_turn(note=[{"x": math.inf}]), "turns[1].note[0].x: got inf, expected a finite number."),
+    (with_turn(**{"\ud800\n": 0}), "turns[1].'\\ud800\\n': got half of a surrogate pair, expected Unicode text."),
     (lambda record: [record], "line: got a list of 1, expected a JSON object."),
     (lambda record: "x" * 90, f"line: got '{'x' * 39}…, expected a JSON object."),
 ]
@@ -215,6 +225,8 @@ def test_refusals_name_file_line_field_found_and_expected(
         (b"[" * 100_000 + b"\n", "line: got JSON nested too deeply, expected one flat JSON object."),
         (b"\xef\xbb\xbf{}\n", "line: got text that is not JSON ("),
         (b"\x00\x01\n", "line: got text that is not JSON ("),
+        (b"NaN\n", "line: got nan, expected a finite number."),
+        (b'{"id": [1, ' + b"9" * 5000 + b"]}\n", "id[1]: got inf, expected a finite number."),
     ],
 )
 def test_what_is_not_json_is_refused(line: bytes, message: str, tmp_path: Path) -> None:
@@ -382,6 +394,28 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         open_atomic(tmp_path / "missing" / "c.jsonl"),
     ):
         pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"^Cannot write '/dev/full': No space left on device\.$"):
+        write_episodes("/dev/full", hand_five())
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(InputError, match=r"^Cannot write '-': No space left on device\.$"):
+            write_episodes(STANDARD_OUTPUT, hand_five())
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(InputError, match=r"^Cannot write standard output: it is closed\.$"):
+        write_episodes(STANDARD_OUTPUT, hand_five())
+
+
+def test_faults_of_whoever_makes_the_episodes_are_not_faults_of_the_file(tmp_path: Path) -> None:
+    def episodes() -> Any:
+        yield from hand_five()
+        raise TimeoutError("the environment hangs")
+
+    with pytest.raises(TimeoutError):
+        write_episodes(tmp_path / "r.jsonl", episodes())
 
 
 @pytest.mark.parametrize("field", ["reward", "penalty", "nll", "entropy"])

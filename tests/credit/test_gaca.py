@@ -146,7 +146,7 @@ def test_options_of_a_step_term_stand_behind_a_colon() -> None:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("rmtc", "Unknown method 'rmtc'. Did you mean 'rtmc'?"),
+        ("rmtc", "Unknown value for option 'step': 'rmtc'. Did you mean 'rtmc'?"),
         ("grpo", "Option 'step': method 'grpo' has no step term; expected state_groups or a step method."),
         ("rtmc:gama=1", "Unknown option of method 'rtmc': 'gama'. Did you mean 'gamma'?"),
         ("rtmc:gamma", "Option 'step': got 'gamma', expected name=value, as in 'graft:lam=0.8'."),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from reference.batches import batch, chain
 from reference.rows import all_rows, path_return, returns
+from stepcredit.core.episodes import Parent
 from stepcredit.core.turns import Turns
+from stepcredit.credit.catalogue import assign
 from stepcredit.credit.groups import (
     episode_returns,
     episode_sums,
@@ -83,9 +87,26 @@ def test_returns_equal_plain_loops(seed: int, gamma: float) -> None:
     np.testing.assert_allclose(path_sums(turns, turns.reward), [path_return(row) for row in rows], atol=1e-9)
     outcome = returns(episodes)
     np.testing.assert_allclose(episode_returns(turns), [outcome[name] for name in turns.episode_names], atol=1e-9)
-    np.testing.assert_array_equal(path_totals(turns, turns.reward), path_sums(turns, turns.reward)[turns.last])
+    np.testing.assert_allclose(path_totals(turns, turns.reward), path_sums(turns, turns.reward)[turns.last], atol=1e-15)
     own = [sum(row.penalty for row in rows if row.episode == name) for name in turns.episode_names]
     np.testing.assert_allclose(episode_sums(turns, turns.penalty), own, atol=1e-12)
+
+
+@pytest.mark.parametrize("forest", [False, True])
+@pytest.mark.parametrize("length", [3, 30, 3000])
+def test_the_same_rewards_in_any_order_are_the_same_return_even_where_they_cancel(length: int, forest: bool) -> None:
+    rng = np.random.default_rng([5, length])
+    rewards = [0.7, 0.1, -0.8] * (length // 3)
+    episodes = [chain("t", f"{i}", ["s"] * length, rewards=rng.permutation(rewards).tolist()) for i in range(6)]
+    if forest:
+        prefix, last = episodes[0].turns[:-1], episodes[0].turns[-1]
+        episodes.append(chain("t", "branch", ["s"], rewards=[last.reward], parent=Parent("0", len(prefix))))
+    turns = Turns.from_episodes(episodes)
+    exact = math.fsum(rewards)
+    np.testing.assert_allclose(episode_returns(turns), exact, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(step_returns(turns, 1.0)[turns.start[:6]], exact, rtol=1e-12, atol=0)
+    assert not assign(turns, "grpo").advantage.any()
+    assert not assign(turns, "rloo").advantage.any()
 
 
 def test_step_returns_follow_turns_and_not_rows() -> None:

@@ -84,6 +84,13 @@ def test_histories_of_a_branch_run_through_its_replayed_prefix() -> None:
     assert credit.diagnostics["levels"] == {"1": 0.6, "2": 0.4}
 
 
+def test_a_history_longer_than_any_episode_is_the_whole_past() -> None:
+    turns = Turns.from_episodes([chain("t", f"{i}", ["s", "u", "v"], rewards=[0, 0, i]) for i in range(3)])
+    endless = hgpo(turns, history=10**12)
+    assert list(endless.diagnostics["levels"]) == ["1", "2", "3"]
+    assert endless.advantage.tolist() == hgpo(turns, history=2).advantage.tolist()
+
+
 def test_history_zero_is_one_level() -> None:
     turns = Turns.from_episodes(hand_five())
     assert list(hgpo(turns, history=0).diagnostics["levels"]) == ["1"]

@@ -170,6 +170,30 @@ def test_overflow_is_an_error_and_not_a_zero() -> None:
         assign(Turns.from_episodes(episodes), "gigpo")
 
 
+@pytest.mark.parametrize("name", ["grpo", "reinforce_pp", "gigpo", "hgpo", "gaca"])
+def test_a_deviation_that_overflows_is_an_error_and_not_a_zero(name: str) -> None:
+    episodes = [chain("t", f"{i}", ["s"], rewards=[value]) for i, value in enumerate([1e200, -1e200])]
+    with pytest.raises(NumericsError, match=r"gives .* of episode '0'; its rewards or options are too large"):
+        assign(Turns.from_episodes(episodes), name, **({"alpha": 0.0} if name == "gaca" else {}))
+
+
+def test_options_that_overflow_are_an_error_and_not_a_crash() -> None:
+    with pytest.raises(NumericsError, match="its rewards or options are too large"):
+        assign(Turns.from_episodes(batch(0)), "hgpo", level_power=2000.0)
+    with pytest.raises(
+        OptionError, match=r"Option 'balance_cap': got 1e\+300, expected a number in \[1, 1e\+06\] or off"
+    ):
+        assign(Turns.from_episodes(batch(0)), "tsbpo", balance_cap=1e300)
+
+
+def test_a_method_inside_a_method_is_spelled_with_care() -> None:
+    turns = Turns.from_episodes(hand_five())
+    with pytest.raises(OptionError, match=r"^Option 'base': got 'lam' twice, expected it once\.$"):
+        assign(turns, "aem", base="graft:lam=0.8,lam=0.9")
+    with pytest.raises(OptionError, match=r"'state_group'\. Did you mean 'state_groups'\?$"):
+        assign(turns, "gaca", step="state_group")
+
+
 def test_nan_where_a_method_scores_everything_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(turns: Turns) -> Credit:
         return Credit(np.full(len(turns), np.nan))

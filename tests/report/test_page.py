@@ -20,7 +20,9 @@ from stepcredit.report.text import LONGEST
 
 from .worlds import episode, make_run, pieces, woven
 
-HOSTILE = "</script><script>document.title='broken'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c \x1b[2J \x00 &amp;"
+HOSTILE = (
+    "</script><script>document.title='broken'</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c \x1b[2J \x00"
+)
 
 
 def report_on(*batches: list[Episode], methods: tuple[str, ...] = ("gigpo", "grpo")) -> Report:

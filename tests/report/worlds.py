@@ -128,11 +128,12 @@ def make_run(
         timing.append({"step": update, "update": 0.5, "rollout": 2.0, "credit": 0.25})
     if finished:
         lines.append(evaluation_line("after", updates, {"all": after, "weave": after}))
-    evaluated = {"before": 0.25, "after": after}
-    for moment, share in evaluated.items():
-        write_episodes(folder / f"evaluations/{moment}-valid.jsonl.gz", (
-            episode(f"e{at}", ["s", "a", "W"], task=f"e{at}", won=at < round(4 * share), family="weave") for at in range(4)
-        ))  # fmt: skip
+    for moment, share in {"before": 0.25, "after": after}.items():
+        played = [
+            episode(f"e{at}", ["s", "a", "W"], task=f"e{at}", won=at < round(4 * share), family="weave")
+            for at in range(4)
+        ]
+        write_episodes(folder / f"evaluations/{moment}-valid.jsonl.gz", played)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in timing))
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -22,6 +23,7 @@ def play(
     *,
     split: str | None = None,
     task: str | None = None,
+    web: bool = False,
     **options: Annotated[str, Parameter(help="any option of the environment, see `stepcredit envs NAME`")],
 ) -> None:
     """Play a task yourself: type a command, or the number it is listed with, or `quit`.
@@ -30,6 +32,7 @@ def play(
         environment: name of the environment.
         split: take the first task of this split; by default of the first split.
         task: identifier of the task to play instead.
+        web: serve the split as pages for a browser on this machine instead; shopping only.
     """
     if environment not in ENVIRONMENTS:
         raise unknown_name("environment", environment, ENVIRONMENTS)
@@ -41,11 +44,25 @@ def play(
             raise unknown_name(f"{environment} option", name, known)
         values[name] = known[name].parse(text)
     suite = make_suite(environment, **values)
+    if web:
+        _serve(suite, split or suite.splits()[0])
+        return
     played = suite.make(_choose(suite, split, task))
     try:
         _converse(Console(), played)
     finally:
         played.close()
+
+
+def _serve(suite: TaskSuite, split: str) -> None:
+    from stepcredit.environments.shopping.suite import ShoppingSuite
+    from stepcredit.environments.shopping.web import ShopServer
+
+    if not isinstance(suite, ShoppingSuite):
+        raise OptionError(f"--web shows the pages of `shopping`; {suite.name} has none, play it without --web.")
+    with ShopServer(suite, suite.tasks(split)) as server:
+        print(f"The shop is open at {server.url}; Ctrl-C closes it.", file=sys.stderr)
+        server.serve_forever()
 
 
 def _choose(suite: TaskSuite, split: str | None, identifier: str | None) -> Task:

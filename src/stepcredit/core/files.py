@@ -7,6 +7,7 @@ atomic: a file appears whole, under its name, or not at all.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import math
@@ -36,6 +37,8 @@ _BUFFER = 1 << 20
 _LONGEST_LINE = 1 << 30
 """Bytes of one line: an episode of a million turns fits, a decompression bomb does not."""
 _ROWS_AT_ONCE = 1 << 16
+_DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""What goes wrong while bytes are written, as against faults of whoever makes them."""
 _NUMBERS = {int, float}
 _NOT_RECORDED = math.nan
 
@@ -117,13 +120,36 @@ def open_atomic(path: str | Path) -> Iterator[IO[bytes]]:
     pipes) are written directly.
 
     Raises:
-        InputError: the file cannot be created.
+        InputError: the file cannot be created, or the disk holds no more.
     """
     path = Path(path)
-    if path == STANDARD_OUTPUT:
+    try:
+        with _standard_output() if path == STANDARD_OUTPUT else _replacing(path) as out:
+            yield out
+    except OSError as error:
+        if error.errno not in _DISK_FAULTS:
+            raise
+        raise InputError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+@contextmanager
+def _standard_output() -> Iterator[IO[bytes]]:
+    """Standard output for bytes, flushed at the end."""
+    if sys.stdout is None:
+        raise InputError("Cannot write standard output: it is closed.")
+    try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
+    except OSError as error:
+        if error.errno in _DISK_FAULTS:
+            # What is still buffered has no place either; Python would try once more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A neighbour of the file, which takes its place when all went well; a special file itself."""
     place = path.resolve()
     special = place.exists() and not place.is_file()
     partial = place if special else place.with_name(f".{place.name}.{os.getpid()}.partial")

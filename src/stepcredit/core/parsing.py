@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,8 +122,8 @@ class _Fields:
         value = self.values.get(field)
         if value is None:
             return None
-        number = _finite(value) if type(value) in (int, float) else None
-        if number is None or not low <= number <= high:
+        number = float(value) if type(value) in (int, float) else math.nan
+        if not (math.isfinite(number) and low <= number <= high):
             raise self.fault(field, _shown(value), expected)
         return number
 
@@ -152,7 +152,7 @@ def _decode(line: bytes, place: str) -> Any:
         strict = error
     try:
         text = line.decode()
-        value = json.loads(text)
+        value = json.loads(text, parse_int=float)  # whatever length the number has
     except UnicodeDecodeError as error:
         raise fault(place, "line", f"bytes that are not UTF-8 (byte {error.start + 1})", "UTF-8 text") from None
     except json.JSONDecodeError as error:
@@ -166,27 +166,40 @@ def _decode(line: bytes, place: str) -> Any:
 
 def _refuse_unrepresentable(value: Any, place: str) -> None:
     """Refuse NaN, infinity, numbers beyond 64-bit floats and half characters, naming the field they stand in."""
-    pending = [("", value)]
+    path: list[str | int] = []
+    pending = [_parts(value)]
     while pending:
-        path, item = pending.pop()
-        if isinstance(item, dict):
-            pending.extend((f"{path}.{name}".lstrip("."), part) for name, part in reversed(item.items()))
-            pending.extend((f"{path}.{_shown(name)}".lstrip("."), name) for name in item)
-        elif isinstance(item, list):
-            pending.extend((f"{path}[{index}]", part) for index, part in reversed(list(enumerate(item))))
+        part = next(pending[-1], None)
+        if part is None:
+            pending.pop()
+            del path[-1:]
+            continue
+        name, item = part
+        if isinstance(item, dict | list):
+            path.append(name)
+            pending.append(_parts(item))
         elif isinstance(item, str) and any("\ud800" <= character <= "\udfff" for character in item):
-            raise fault(place, path or "line", "half of a surrogate pair", "Unicode text")
-        elif isinstance(item, int | float) and _finite(item) is None:
-            raise fault(place, path or "line", _shown(item), "a finite number")
+            raise fault(place, _spelled([*path, name]), "half of a surrogate pair", "Unicode text")
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise fault(place, _spelled([*path, name]), _shown(item), "a finite number")
 
 
-def _finite(value: float) -> float | None:
-    """The number as a float, None where it is not finite or too large for one."""
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+def _parts(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """What a JSON value holds, by name or index; a name stands beside itself too, for it is text as well."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name, name
+            yield name, item
+    elif isinstance(value, list):
+        yield from enumerate(value)
+    else:
+        yield "line", value
+
+
+def _spelled(path: Iterable[str | int]) -> str:
+    """A path into a line as messages show it: ``turns[3].reward``."""
+    steps = (name if isinstance(name, int) or name.isprintable() else _shown(name) for name in path)
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _shown(value: Any) -> str:
@@ -201,8 +214,6 @@ def _shown(value: Any) -> str:
         return "a JSON object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    if isinstance(value, int) and abs(value) >= 10**_SHOWN:
-        return "a whole number of more than 40 digits"
     # repr also turns control characters of hostile files into harmless escapes.
     text = ascii(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

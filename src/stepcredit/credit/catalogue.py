@@ -258,7 +258,7 @@ def assign(turns: Turns, name: str, **options: Any) -> Credit:
     Raises:
         OptionError: no such method or option, or a value that does not fit.
         InputError: the turns lack what the method needs, or branch where it runs on chains only.
-        NumericsError: rewards so large that credit overflows; names the first episode concerned.
+        NumericsError: rewards or options so large that credit overflows; names the first episode concerned.
     """
     method = find_method(name)
     checked = method.check_options(options)
@@ -281,7 +281,7 @@ def assign_spelled(turns: Turns, text: str, option: str) -> Credit:
         option: the option that holds the text, for error messages.
 
     Raises:
-        OptionError: no such method or option, or an option that is not ``name=value``.
+        OptionError: no such method or option, or an option that is not ``name=value`` or comes twice.
     """
     name, _, rest = text.partition(":")
     texts: dict[str, str] = {}
@@ -289,6 +289,8 @@ def assign_spelled(turns: Turns, text: str, option: str) -> Credit:
         key, equals, value = item.partition("=")
         if not equals:
             raise OptionError(f"Option {option!r}: got {item!r}, expected name=value, as in 'graft:lam=0.8'.")
+        if key.strip() in texts:
+            raise OptionError(f"Option {option!r}: got {key.strip()!r} twice, expected it once.")
         texts[key.strip()] = value
     return assign(turns, name, **parse_options(name, texts))
 
@@ -302,5 +304,5 @@ def _check_numbers(turns: Turns, credit: Credit, method: Method) -> None:
             row = int(np.argmax(bad))
             raise NumericsError(
                 f"Method {method.name!r} gives {part} {values[row]} at turn {turns.turn[row]} of episode "
-                f"{turns.episode_names[turns.episode[row]]!r}; its rewards are too large for 64-bit floats."
+                f"{turns.episode_names[turns.episode[row]]!r}; its rewards or options are too large for 64-bit floats."
             )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stepcredit.core.credit import BoolArray, Credit, FloatArray, IntArray
 from stepcredit.core.turns import Turns
-from stepcredit.credit.groups import episode_returns, equal_groups, group_extremes, group_sizes
+from stepcredit.credit.groups import episode_returns, equal_groups, group_sizes
 
 
 def build_credit(
@@ -97,8 +97,7 @@ def mixed_tasks(turns: Turns) -> BoolArray:
     The outcome is the return *before* penalties. A filter on shaped rewards would keep a group in which every episode
     failed but one was also charged for an invalid action, and learn from that noise.
     """
-    low, high = group_extremes(episode_returns(turns), turns.episode_task, len(turns.task_names))
-    return high > low
+    return ~equal_groups(episode_returns(turns), turns.episode_task, len(turns.task_names))
 
 
 def _mean_abs(part: FloatArray) -> float:

@@ -87,6 +87,7 @@ def normalize_groups(values: FloatArray, group: GroupColumn, *, normalize: Norma
     scale = np.where(equal_groups(values, index, len(size)), 0.0, 1.0)
     if normalize == "mean_std":
         variance = np.bincount(index, weights=np.square(centred), minlength=len(size)) / np.maximum(size - ddof, 1)
+        variance[np.isinf(variance)] = np.nan  # dividing by a deviation that overflowed would pass for no credit
         scale /= np.sqrt(variance) + EPSILON
     centred *= scale[index]
     centred += 0.0  # -0.0 becomes 0.0
@@ -98,39 +99,59 @@ def step_returns(turns: Turns, gamma: float) -> FloatArray:
 
     Penalties never enter: they are local to their turn.
     """
-    returns = turns.reward.copy()
+    return discounted_sums(turns, turns.reward, gamma)
+
+
+def discounted_sums(turns: Turns, values: FloatArray, gamma: float) -> FloatArray:
+    """``[N]`` Σ_{k≥t} γ^{k−t} x_k of a per-turn column along the episode's own turns, by turn index.
+
+    What each addition rounds off is carried along, so that the same rewards in another order give the same sum even
+    where they cancel.
+    """
+    sums = values.copy()
     length = np.diff(turns.start)
-    last = turns.last
     by_length = np.argsort(-length, kind="stable")
-    descending = length[by_length]
+    descending, last = length[by_length], turns.last[by_length]
+    total, lost = values[last], np.zeros(len(last))
     for back in range(1, int(length.max(initial=0))):
-        active = by_length[: np.searchsorted(-descending, -back, side="left")]
-        row = last[active] - back
-        returns[row] += gamma * returns[row + 1]
-    return returns
+        active = int(np.searchsorted(-descending, -back, side="left"))
+        row = last[:active] - back
+        total, error = _two_sum(values[row], gamma * total[:active])
+        lost = gamma * lost[:active] + error
+        sums[row] = total + lost
+    return sums
+
+
+def _two_sum(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The rounded sum and what rounding took from it: left + right = sum + error exactly (Knuth, TAOCP 2, §4.2.2)."""
+    total = left + right
+    added = total - left
+    return total, (left - (total - added)) + (right - added)
 
 
 def episode_sums(turns: Turns, values: FloatArray) -> FloatArray:
     """``[E]`` sum of a per-turn column over each episode's own turns."""
-    return np.bincount(turns.episode, weights=values, minlength=len(turns.episode_task)).astype(np.float64)
+    return discounted_sums(turns, values, 1.0)[turns.start[:-1]]
 
 
 def path_sums(turns: Turns, values: FloatArray) -> FloatArray:
     """``[N]`` sum of a per-turn column along the physical path from the root's start up to and including the row.
 
-    Added turn by turn in path order, so that equal paths give equal numbers wherever they stand in the batch.
+    Added turn by turn with the rounding of each addition carried along, as in ``discounted_sums``.
     """
-    total = values.copy()
+    total, lost = values.copy(), np.zeros(len(values))
     by_depth = np.argsort(turns.depth, kind="stable")
     bound = np.searchsorted(turns.depth[by_depth], np.arange(int(turns.depth.max(initial=0)) + 2))
     for depth in range(1, len(bound) - 1):
         rows = by_depth[bound[depth] : bound[depth + 1]]
-        total[rows] += total[turns.previous[rows]]
-    return total
+        before = turns.previous[rows]
+        total[rows], error = _two_sum(total[before], values[rows])
+        lost[rows] = lost[before] + error
+    return total + lost
 
 
 def path_totals(turns: Turns, values: FloatArray) -> FloatArray:
-    """``[E]`` sum of a per-turn column along each episode's whole physical path, added in path order."""
+    """``[E]`` sum of a per-turn column along each episode's whole physical path."""
     return path_sums(turns, values)[turns.last] if turns.is_forest else episode_sums(turns, values)
 
 

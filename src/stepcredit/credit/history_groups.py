@@ -65,7 +65,8 @@ def _levels(
     rows: NDArray[np.integer] = np.arange(len(turns))
     oldest = rows
     group: NDArray[np.integer] = turns.state
-    for level in range(1, history + 2):
+    longest = min(history, int(turns.depth.max(initial=0)))
+    for level in range(1, longest + 2):
         if level > 1:
             oldest = turns.previous[oldest]
             known = oldest != NO_ROW
@@ -77,7 +78,7 @@ def _levels(
         present[str(level)] = len(rows) / max(len(turns), 1)
         advantage = normalize_groups(values[rows], group, normalize=normalize, ddof=0)
         used = np.abs(advantage) > _ZERO if drop_zero else np.ones(len(rows), dtype=np.bool_)
-        level_weight = (level + 1) ** level_power
+        level_weight = np.float64(level + 1) ** level_power
         total[rows[used]] += level_weight * advantage[used]
         weight[rows[used]] += level_weight
     return total, weight, present

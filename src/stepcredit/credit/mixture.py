@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from stepcredit.core.credit import Credit, FloatArray
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import OptionError, unknown_name
 from stepcredit.core.turns import Turns
 from stepcredit.credit.diagnostics import build_credit, describe_groups, quantiles
 from stepcredit.credit.episode_level import NormalizeOption, episode_credit
@@ -83,8 +83,10 @@ def _step_with_fallback(turns: Turns, values: FloatArray, normalize: Normalize) 
 
 def _inner_step(turns: Turns, name: str) -> Credit:
     """Credit of the named method, which must have a step term."""
-    from stepcredit.credit.catalogue import assign_spelled  # the catalogue lists this file, so it is imported late
+    from stepcredit.credit.catalogue import METHODS, assign_spelled  # the catalogue lists this file: imported late
 
+    if name.partition(":")[0] not in METHODS:
+        raise unknown_name("value for option 'step':", name, [OWN_STEP, *METHODS])
     credit = assign_spelled(turns, name, "step")
     if "step" not in credit.components:
         raise OptionError(f"Option 'step': method {name!r} has no step term; expected {OWN_STEP} or a step method.")

@@ -21,6 +21,8 @@ from stepcredit.credit.diagnostics import build_credit, describe_groups, quantil
 from stepcredit.credit.groups import episode_returns, group_means, joint_groups, normalize_groups
 from stepcredit.credit.method import Gamma, Range, Weight
 
+BalanceCap = Annotated[float | None, Range(1, 1e6), "largest factor on a short segment beside its siblings (C)"]
+
 NO_GROUP = -1
 """``below`` of a segment that ends at a leaf."""
 
@@ -174,7 +176,7 @@ def tsbpo(
     *,
     gamma: Gamma = 0.95,
     step_coef: Weight = 1.0,
-    balance_cap: Annotated[float | None, Range(1), "largest factor on a short segment beside its siblings (C)"] = None,
+    balance_cap: BalanceCap = None,
 ) -> Credit:
     """Segment credit between siblings of a split, and a step term between turns of one state: A = A_traj + c·A_step.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 import numpy as np
@@ -11,7 +10,7 @@ from stepcredit.core.credit import Credit, FloatArray
 from stepcredit.core.errors import InputError
 from stepcredit.core.turns import Turns
 from stepcredit.credit.diagnostics import build_credit, describe_groups
-from stepcredit.credit.groups import step_returns
+from stepcredit.credit.groups import discounted_sums
 from stepcredit.credit.method import Gamma, Range
 
 
@@ -42,8 +41,7 @@ def gae(
     after = np.append(value[1:], 0.0)
     after[turns.last] = 0.0
     delta = turns.reward + gamma * after - value
-    # The sum of discounted δ is the step return of δ in the place of rewards.
-    advantage = step_returns(dataclasses.replace(turns, reward=delta), gamma * lam) - turns.penalty
+    advantage = discounted_sums(turns, delta, gamma * lam) - turns.penalty
     return build_credit(
         turns, advantage, {"delta": delta, "value": value}, groups=describe_groups(turns.state, advantage)
     )

@@ -137,6 +137,7 @@ class ChainSuite:
         snapshots: Annotated[bool, "whether environments can copy their state"] = True,
     ) -> None:
         self.horizon = 4 * length
+        self.warnings: list[str] = []
         self._doors = COLOURS[:doors]
         self._length, self._mistake, self._count = length, mistake, count
         self._environment = SnapshotChainEnvironment if snapshots else ChainEnvironment

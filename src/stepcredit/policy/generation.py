@@ -16,6 +16,7 @@ from stepcredit.policy.conversation import Conversation
 from stepcredit.policy.model import PackedModel
 from stepcredit.policy.tokens import Choices, TokenRecord
 from stepcredit.policy.trie import Node, build_trie
+from stepcredit.rollouts.responses import concrete
 from stepcredit.rollouts.types import Request, Response
 
 _REMEMBERED_TRIES = 512
@@ -126,7 +127,7 @@ class TransformerSession:
                 unseen=[token for chunk in context for token in chunk.tolist()],
                 stream=np.random.default_rng((*self._seed, request.key)),
             )
-        node = self._trie(tuple(request.admissible)) if self._constrained else None
+        node = self._trie(concrete(request.admissible)) if self._constrained else None
         row = _Row(request, episode, prompt, node)
         row.episode.unseen += prompt.tolist()
         row.take_forced()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -22,6 +23,7 @@ from stepcredit.core.errors import CheckpointError, InputError, NumericsError, O
 from stepcredit.policy.linear_features import FeatureHasher, Memory
 from stepcredit.policy.linear_gradient import Batch, Decision, PolicyStep, likelihood_step, policy_step
 from stepcredit.policy.settings import ImitateSettings, Replay, UpdateSettings
+from stepcredit.rollouts.responses import concrete
 from stepcredit.rollouts.types import PastTurn, Request, Response, Rollout
 
 _STATE_FILE = "linear.npz"
@@ -224,6 +226,7 @@ class LinearSession:
 
     def respond(self, requests: Sequence[Request]) -> list[Response]:
         """One command per request; a request that lists no commands gets a failure."""
+        requests = [replace(request, admissible=concrete(request.admissible)) for request in requests]
         answerable = [request for request in requests if request.admissible]
         if not answerable:
             return [_UNANSWERABLE] * len(requests)

@@ -50,6 +50,7 @@ class TransformerPolicy:
         self.constrained = constrained
         self.max_response_tokens = max_response_tokens
         self.optimizer = Optimizer(model.module)
+        self._reference_folder: Path | None = None
         self._reference: PackedModel | None = None
 
     @classmethod
@@ -115,8 +116,6 @@ class TransformerPolicy:
             InputError: an advantage count that is not the turn count, or a response without token record.
             OptionError: a reference penalty without reference policy.
         """
-        if settings.objective.penalty_coef and self._reference is None:
-            raise OptionError("A reference penalty needs a reference policy; call set_reference first.")
         return update(
             self.model,
             self.optimizer,
@@ -126,7 +125,7 @@ class TransformerPolicy:
             settings,
             seed,
             replay=replay,
-            reference=self._reference,
+            reference=self._load_reference() if settings.objective.penalty_coef else None,
         )
 
     def imitate(
@@ -150,8 +149,17 @@ class TransformerPolicy:
         return supervised.imitate(self.model, self.optimizer, self.conversation, rollouts, weight, settings, seed)
 
     def set_reference(self, folder: Path) -> None:
-        """Compare reference penalties with the model saved in a folder (by ``save``, or any model folder)."""
-        self._reference, _ = load_model(folder, device=str(self.model.device), workers=self.model.workers.count)
+        """Compare reference penalties with the model in a folder (of ``save``, or another), read when first needed."""
+        self._reference_folder = folder
+        self._reference = None
+
+    def _load_reference(self) -> PackedModel:
+        if self._reference is None:
+            if self._reference_folder is None:
+                raise OptionError("A reference penalty needs a reference policy; call set_reference first.")
+            workers = self.model.workers.count
+            self._reference, _ = load_model(self._reference_folder, device=str(self.model.device), workers=workers)
+        return self._reference
 
     def save(self, folder: Path) -> None:
         """Write model, tokenizer and optimiser; the folder is an ordinary model folder too.

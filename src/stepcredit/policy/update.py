@@ -172,7 +172,7 @@ def update(
         policy_sequences(rollout, own.start, scored[own], conversation)
         for rollout, own in zip(rollouts, rows, strict=True)
     ]
-    references = _reference_logprobs(reference, prepared) if settings.objective.penalty_coef and reference else None
+    references = _reference_logprobs(reference, prepared) if reference else None
     demonstrations = _replayed(replay, conversation) if settings.imitation_coef else []
     steps: list[StepSums] = []
     imitation_losses: list[float] = []

@@ -43,24 +43,26 @@ def _groups(batch: Batch) -> Iterator[Figure]:
         "How many turns of its task leave the same state as a turn does; a turn alone in its state has no peer.",
         percent=True,
     )
-    yield _density(turns)
+    yield from _density(turns)
     yield _propagation(batch)
 
 
-def _density(turns: Turns) -> Figure:
+def _density(turns: Turns) -> Iterator[Figure]:
     """Share of turns in company, by depth on the path."""
     company = group_sizes(turns.state)[turns.state] >= 2
     count = np.bincount(turns.depth)
     shared = np.bincount(turns.depth, weights=company) / np.maximum(count, 1)
     depth = np.flatnonzero(count >= FEWEST_AT_DEPTH)
-    return Figure(
+    if not len(depth):
+        return
+    yield Figure(
         "group-density",
         GROUPS,
         "Observation-group density",
         "line",
         "turn on the path",
         "share with a peer",
-        [Series("turns in a group of two or more", depth.tolist(), shared[depth].tolist())] if len(depth) else [],
+        [Series("turns in a group of two or more", depth.tolist(), shared[depth].tolist())],
         "Share of turns at each depth whose state another turn of the task leaves too.",
         percent=True,
     )

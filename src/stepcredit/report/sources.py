@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +64,17 @@ def _stem(path: Path) -> str:
 
 def _is_credit(path: Path) -> bool:
     """Whether the first line has the form of a credit file; a rollout file is judged by its own reader."""
-    first = next(_records(path), None)
+    with closing(_records(path)) as records:
+        first = next(records, None)
     return first is not None and "advantage" in first[1] and "turns" not in first[1]
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(path: Path) -> Generator[tuple[str, dict[str, Any]]]:
     """Each line's ``FILE:LINE`` and its JSON object."""
     try:
         with path.open("rb") as raw:
-            stream = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            for number, line in enumerate(io.BufferedReader(stream), 1):
+            stream: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            for number, line in enumerate(stream, 1):
                 record = orjson.loads(line)
                 if not isinstance(record, dict):
                     raise FileFormatError(f"{path}:{number}: line: got a JSON value, expected an object a line.")

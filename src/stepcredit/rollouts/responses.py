@@ -17,9 +17,15 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 _CJK = re.compile("[\u4e00-\u9fff]")
-_PLACEHOLDER = re.compile(r"<[^<>]*>")
+PLACEHOLDER = "<words>"
+"""In an admissible command: any non-empty text may stand here."""
 _TAIL = 30
 """Characters that the released rule submits where it finds no pair of action tags."""
+
+
+def concrete(admissible: Sequence[str]) -> tuple[str, ...]:
+    """The admissible commands that can be said as they are: those without a placeholder."""
+    return tuple(command for command in admissible if PLACEHOLDER not in command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +127,9 @@ def _fold(text: str) -> str:
 
 def _fills(command: str, pattern: str) -> bool:
     """Whether the command is the pattern with non-empty text in place of its placeholder."""
-    hole = _PLACEHOLDER.search(pattern)
-    if hole is None:
+    head, hole, tail = pattern.lower().partition(PLACEHOLDER)
+    if not hole:
         return False
-    head, tail = pattern[: hole.start()].lower(), pattern[hole.end() :].lower()
     if len(command) <= len(head) + len(tail) or not (command.startswith(head) and command.endswith(tail)):
         return False
     return bool(command[len(head) : len(command) - len(tail)].strip())

@@ -63,6 +63,7 @@ class SearchSuite:
         commands: Annotated[Literal["free", "suggested"] | None, "which commands are listed"] = None,
         seed: Annotated[int, Field(ge=0), "of the generated world"] = 0,
     ) -> None:
+        self.warnings: list[str] = []
         self._world = generate_world(seed) if questions is None else None
         if self._world is not None and test_questions is not None:
             raise OptionError("Test questions belong to a file of training questions; set questions as well.")

@@ -80,6 +80,7 @@ class ShoppingSuite:
         seed: Annotated[int, "of prices, price limits and the order of goals"] = GOAL_SEED,
     ) -> None:
         rng = random.Random(seed)
+        self.warnings: list[str] = []
         self._generated = items is None
         if items is None:
             if instructions is not None or human is not None or goals == "human":
