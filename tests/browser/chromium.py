@@ -15,7 +15,7 @@ from typing import Any, Self
 
 COMMAND = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 """The browser's path; None where there is none."""
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds until a condition that does not come true fails a test."""
 
 
@@ -74,6 +74,7 @@ class Browser:
 
     def open(self, file: Path, fragment: str = "") -> None:
         """Load a page from disk and wait until its script has drawn it."""
+        self._call("Page.navigate", url="about:blank")  # else a new fragment would not load the page anew
         self._call("Page.navigate", url=f"{file.as_uri()}{fragment}")
         self.wait("document.readyState === 'complete' && document.querySelector('main').childElementCount > 0")
 

@@ -75,7 +75,7 @@ def test_overview_shows_curves_warnings_and_configuration(browser: Browser, page
 
 def test_graph_answers_the_pointer(browser: Browser, page: Path) -> None:
     browser.open(page, "#graph/1/1/0/0")
-    browser.wait("document.querySelectorAll('.graph .node').length >= 5")
+    browser.wait("document.querySelectorAll('.canvas .node').length >= 5")
     browser.point('.graph [data-node="1"]')
     browser.wait("document.querySelector('.panel .facts')")
     facts = dict(zip(texts(browser, ".panel dt"), texts(browser, ".panel dd"), strict=True))
@@ -103,12 +103,12 @@ def test_an_episode_is_traced_and_rare_states_are_hidden(browser: Browser, page:
     choose(browser, "trace", 3)
     browser.wait("document.querySelectorAll('.graph .trace .step').length === 3")
     choose(browser, "visits", 2)
-    browser.wait("document.querySelectorAll('.graph .node').length === 4")  # L is reached once
+    browser.wait("document.querySelectorAll('.canvas .node').length === 4")  # L is reached once
 
 
 def test_graph_is_walked_by_keyboard(browser: Browser, page: Path) -> None:
     browser.open(page, "#graph/1/1/0/0")
-    browser.evaluate("document.querySelector('svg.graph').focus()")
+    browser.evaluate("document.querySelector('.canvas svg').focus()")
     browser.press("ArrowRight")  # the first state
     assert texts(browser, ".panel .text") == ["s"]
     browser.press("ArrowRight")  # along the busiest edge
@@ -132,7 +132,7 @@ def test_tree_answers_and_leads_to_the_turns(browser: Browser, page: Path) -> No
 
 def test_episodes_are_read_with_the_keyboard(browser: Browser, page: Path) -> None:
     browser.open(page, "#episodes/1/1/0/0")
-    current = "document.querySelector('.episodes [aria-current] .name').textContent"
+    current = "document.querySelector('.transcript header .muted').textContent.split(' ')[0]"
     browser.wait("document.querySelector('.transcript')")
     assert texts(browser, ".turns .command") == ["a", "b"]
     seen = [browser.evaluate(current)]
@@ -145,19 +145,23 @@ def test_episodes_are_read_with_the_keyboard(browser: Browser, page: Path) -> No
     browser.wait("document.querySelector('.headline')")
 
 
+def search(browser: Browser, query: str) -> None:
+    browser.evaluate(
+        f"(() => {{ const one = document.getElementById('search'); one.value = {query!r}; "
+        "one.dispatchEvent(new Event('change')); })()"
+    )
+
+
 def test_search_finds_turns_and_goes_there(browser: Browser, page: Path) -> None:
     browser.open(page, "#episodes/1/1/0/0")
     browser.press("/")
     browser.wait("document.activeElement.id === 'search'")
-    browser.evaluate("document.activeElement.value = 'reach w in two'")
-    browser.evaluate("document.activeElement.dispatchEvent(new Event('change'))")
+    search(browser, "reach w in two")
     browser.wait("document.querySelector('.found .muted')?.textContent === '0 episodes found'")  # goals are no turns
-    browser.evaluate(
-        "(() => { const one = document.getElementById('search'); one.value = 'two-C'; one.dispatchEvent(new Event('change')); })()"
-    )
+    search(browser, "two-C")
     browser.wait("document.querySelector('.found .muted')?.textContent === '1 episode found'")
     browser.evaluate("document.querySelector('.found .link').click()")
-    browser.wait("document.querySelector('.episodes [aria-current] .name').textContent === 'two-C'")
+    browser.wait("document.querySelector('.transcript header .muted').textContent.startsWith('two-C')")
 
 
 def test_distributions_are_drawn(browser: Browser, page: Path) -> None:
@@ -182,8 +186,8 @@ def test_themes_have_their_own_colours(browser: Browser, page: Path) -> None:
 
 def test_figures_are_saved_as_svg_and_csv(browser: Browser, page: Path) -> None:
     browser.open(page, "#graph/1/1/0/0")
-    browser.wait("document.querySelector('.graph .node')")
-    drawing = browser.evaluate("svgFile(document.querySelector('svg.graph'))")
+    browser.wait("document.querySelector('.canvas .node')")
+    drawing = browser.evaluate("svgFile(document.querySelector('.canvas svg'))")
     assert drawing.startswith("<svg")
     assert "var(" not in drawing
     saved = browser.evaluate(
@@ -231,13 +235,19 @@ def test_a_graph_of_a_thousand_states_stays_usable(browser: Browser, tmp_path: P
     ]
     batch = make_batch("batch", played, ("gigpo",))
     browser.open(write_page(Report("large", {}, {}, [], [], batches=[batch]), tmp_path), "#graph/0/0/0/0")
-    browser.wait("document.querySelectorAll('.graph .node').length > 950")
+    browser.wait("document.querySelectorAll('.canvas .node').length > 950")
     # Script time of a hover, the median of many: what the machine does besides must not decide.
     spent = browser.evaluate(
-        "(() => { const spent = [...document.querySelectorAll('.graph .node')].slice(0, 101).map((node) => { const began = "
-        "performance.now(); node.dispatchEvent(new PointerEvent('pointerover', {bubbles: true})); "
-        "document.querySelector('.panel').getBoundingClientRect(); return performance.now() - began; }); "
-        "return spent.sort((a, b) => a - b)[50]; })()"
+        """(() => {
+            const hover = (node) => {
+                const began = performance.now();
+                node.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+                document.querySelector(".panel").getBoundingClientRect();
+                return performance.now() - began;
+            };
+            const spent = [...document.querySelectorAll(".canvas .node")].slice(0, 101).map(hover);
+            return spent.sort((a, b) => a - b)[50];
+        })()"""
     )
     assert texts(browser, ".panel .text") != []
     assert spent < 50

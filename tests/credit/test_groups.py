@@ -12,6 +12,7 @@ from reference.rows import all_rows, path_return, returns
 from stepcredit.core.episodes import Parent
 from stepcredit.core.turns import Turns
 from stepcredit.credit.catalogue import assign
+from stepcredit.credit.diagnostics import mixed_tasks
 from stepcredit.credit.groups import (
     episode_returns,
     episode_sums,
@@ -107,6 +108,7 @@ def test_the_same_rewards_in_any_order_are_the_same_return_even_where_they_cance
     np.testing.assert_allclose(step_returns(turns, 1.0)[turns.start[:6]], exact, rtol=1e-12, atol=0)
     assert not assign(turns, "grpo").advantage.any()
     assert not assign(turns, "rloo").advantage.any()
+    assert not mixed_tasks(turns).any()
 
 
 def test_step_returns_follow_turns_and_not_rows() -> None:

@@ -165,7 +165,7 @@ def test_rewards_beyond_64_bit_floats_name_the_episode(name: str) -> None:
 def test_overflow_is_an_error_and_not_a_zero() -> None:
     episodes = [chain("t", f"{i}", ["s", "s"], rewards=[v, v]) for i, v in enumerate([1.7e308, -1.7e308])]
     with pytest.raises(
-        NumericsError, match=r"Method 'gigpo' gives advantage nan at turn 0 of episode '0'; its rewards are"
+        NumericsError, match=r"Method 'gigpo' gives advantage nan at turn 0 of episode '0'; its rewards or"
     ):
         assign(Turns.from_episodes(episodes), "gigpo")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from stepcredit.core.credit import Credit, FloatArray
+from stepcredit.core.credit import BoolArray, Credit, FloatArray
 from stepcredit.core.turns import NO_ROW, Turns
 from stepcredit.credit.diagnostics import build_credit, describe_groups
 from stepcredit.credit.episode_level import NormalizeOption, episode_credit
@@ -49,7 +49,7 @@ def hgpo(
     advantage = parts["step"]
     if episode_weight > 0:
         episode = parts["episode"] = episode_credit(turns, normalize)
-        used = np.abs(episode) > _ZERO if drop_zero else np.ones(len(turns), dtype=np.bool_)
+        used = _kept(episode, drop_zero)
         advantage = (total + episode_weight * np.where(used, episode, 0.0)) / (weight + episode_weight * used + EPSILON)
     groups = describe_groups(turns.state, values)
     return build_credit(turns, advantage, parts, groups=groups, levels=present)
@@ -77,8 +77,14 @@ def _levels(
         rows, oldest, group = rows[company], oldest[company], (np.cumsum(shared) - 1)[group[company]]
         present[str(level)] = len(rows) / max(len(turns), 1)
         advantage = normalize_groups(values[rows], group, normalize=normalize, ddof=0)
-        used = np.abs(advantage) > _ZERO if drop_zero else np.ones(len(rows), dtype=np.bool_)
+        used = _kept(advantage, drop_zero)
         level_weight = np.float64(level + 1) ** level_power
         total[rows[used]] += level_weight * advantage[used]
         weight[rows[used]] += level_weight
     return total, weight, present
+
+
+def _kept(advantage: FloatArray, drop_zero: bool) -> BoolArray:
+    """``[n]`` whether a level enters the weighted mean. One that overflowed does, so that it is reported."""
+    dropped: BoolArray = (np.abs(advantage) <= _ZERO) & drop_zero
+    return ~dropped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,13 +111,13 @@ def _methods(batch: Batch) -> Iterator[Figure]:
     weights = {name: credit.components["weight"] for name, credit in batch.credits.items() if _mixes(credit.components)}
     if weights:
         edges = np.linspace(0, 1, WEIGHT_BINS + 1)
-        names = [f"{low:.2f}–{high:.2f}" for low, high in pairwise(edges)]
+        names = [f"{low:.2f}" for low in edges[:-1]]
         yield Figure(
             "mixing-weight",
             CREDIT,
             "Mixing weight λ",
             "bars",
-            "weight of the step credit",
+            "weight of the step credit, from … on",
             "share of turns",
             [Series(name, names, _shares(values, edges)) for name, values in weights.items()],
             "0 is pure episode credit, 1 pure step credit.",

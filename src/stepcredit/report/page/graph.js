@@ -273,5 +273,5 @@ function graphRows(group, state) {
 /** Short name of an episode: what follows the task in its name. @param {Group} group @param {Episode} episode */
 function episodeLabel(group, episode) {
   const [name, task] = [group.texts[episode.name], group.texts[group.task]];
-  return name.startsWith(task) && name.length > task.length ? name.slice(task.length) : name;
+  return name.startsWith(task) && name.length > task.length ? name.slice(task.length).replace(/^[-_/: ]+/, "") : name;
 }

@@ -44,6 +44,7 @@ async function start() {
     if (state.tab === "episodes" && state.turn !== null) document.getElementById(`turn-${state.turn}`)?.scrollIntoView({ block: "center" });
   }
 
+  addEventListener("hashchange", () => { readHash(state, index); void render(); });
   document.addEventListener("keydown", (event) => keys(event, state, tabs, go));
   await render();
 }
