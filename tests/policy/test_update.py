@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from policy.conftest import COMPACT, ONE_STEP, WINDOW, MakePolicy, play, random_advantage, turn_count
+from policy.conftest import COMPACT, ONE_STEP, WINDOW, MakePolicy, chain_texts, play, random_advantage, turn_count
 from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.policy.sequences import PolicySequence, policy_sequences
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
+from stepcredit.policy.tiny import build_tiny_model
 from stepcredit.policy.tokens import TokenRecord
 from stepcredit.policy.transformer import TransformerPolicy
 from stepcredit.policy.update import StepSums, backward_policy, response_logprobs
@@ -302,11 +304,16 @@ def test_same_seed_same_bits(make_policy: MakePolicy, suite: ChainSuite) -> None
     assert results[0][0] != results[2][0]
 
 
-def test_bits_do_not_depend_on_the_number_of_workers(tiny_folder: Path, suite: ChainSuite) -> None:
-    """How a batch is cut is fixed; who computes which part is not."""
+def test_bits_do_not_depend_on_the_number_of_threads(
+    tmp_path: Path, suite: ChainSuite, request: pytest.FixtureRequest
+) -> None:
+    """How a batch is cut is fixed, who computes which part is not. Wide, so that torch would split operations."""
+    build_tiny_model(tmp_path, chain_texts(suite), [], seed=3, width=256)
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     results = []
     for workers in (1, 3):
-        policy = TransformerPolicy.from_folder(tiny_folder, COMPACT, workers=workers)
+        torch.set_num_threads(workers)
+        policy = TransformerPolicy.from_folder(tmp_path, COMPACT, workers=workers)
         rollouts = play(policy, suite, episodes=40)
         settings = replace(ONE_STEP, micro_batch_tokens=200)
         metrics = policy.update(rollouts, random_advantage(rollouts), settings, [0])

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stepcredit.policy.settings import Objective
+
 
 @dataclass(frozen=True)
 class TokenTurn:
@@ -42,9 +44,8 @@ def penalty(new: float, reference: float, form: str, bound: float) -> float:
     return bound - knee + bound * (delta - knee)
 
 
-def loss(turns: Sequence[TokenTurn], objective: object) -> float:
+def loss(turns: Sequence[TokenTurn], o: Objective) -> float:
     """The loss of one optimiser minibatch of non-empty turns."""
-    o = objective
     kind = "seq-mean-token-mean" if o.surrogate == "turn-clip" else o.aggregation
     all_tokens = sum(len(turn.new) for turn in turns)
     total = 0.0

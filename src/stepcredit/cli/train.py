@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from stepcredit.cli.monitor import ConsoleMonitor
 from stepcredit.cli.tables import print_evaluations
-from stepcredit.core.errors import CheckpointError, OptionError
+from stepcredit.core.errors import CheckpointError, OptionError, StepcreditError
+from stepcredit.report.runs import write_report
 from stepcredit.training.config import load_config, make_config
 from stepcredit.training.loop import train as run_training
 from stepcredit.training.run_folder import RunFolder
@@ -50,7 +51,15 @@ def train(
         monitor.say(f"Run folder: {folder}")
         if config.group_size == 1:
             monitor.say("Warning: group_size 1 leaves nothing to compare an episode with; most methods score it zero.")
-        run_training(config, run, monitor)
+
+        def refresh_report() -> None:
+            try:
+                write_report(folder, folder)
+            except StepcreditError as error:  # a picture that cannot be drawn never ends a run
+                monitor.say(f"No report: {error}")
+
+        run_training(config, run, monitor, refresh_report)
+        refresh_report()
     print_evaluations(RunFolder(folder), json=json)
 
 

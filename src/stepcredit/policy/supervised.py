@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -106,7 +107,8 @@ def imitate(
         if not sequences:
             continue
         loss, response_loss = backward_imitation(model, sequences, micro_batch_tokens=settings.micro_batch_tokens)
-        norm = optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
+        step = partial(optimizer.step, loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
+        norm = model.workers.call(step)
         tokens += sum(len(sequence.tokens) for sequence in sequences)
         if norm is None:
             skipped += 1

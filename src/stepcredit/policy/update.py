@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -196,7 +197,8 @@ def update(
                 scale=settings.imitation_coef,
             )
             loss = sums.loss + settings.imitation_coef * imitation
-            norms.append(optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm))
+            step = partial(optimizer.step, loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
+            norms.append(model.workers.call(step))
             steps.append(sums)
             imitation_losses.append(imitation)
     return _metrics(prepared, steps, imitation_losses, norms)

@@ -33,6 +33,10 @@ class Workers:
         """``function`` of every part, in order. Gradient mode is each thread's own: set it inside ``function``."""
         return self._pool.map(function, parts)
 
+    def call(self, function: Callable[[], R]) -> R:
+        """``function`` in one of the threads."""
+        return self._pool.submit(function).result()
+
 
 def loss_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor | None]:
     """The gradient of a loss per parameter, None where it does not depend on one; nothing is accumulated."""

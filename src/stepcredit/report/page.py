@@ -28,7 +28,17 @@ MOST_BYTES = 12_000_000
 """Size that the task groups of a page may have, compressed and encoded; the rest of a page is far below 3 MB."""
 MOST_GROUPS = 160
 """Task groups on a page, over all its batches."""
-SCRIPTS = ("data.js", "charts.js", "graph.js", "tree.js", "reader.js", "page.js")
+SCRIPTS = (
+    "data.js",
+    "charts.js",
+    "parts.js",
+    "zoom.js",
+    "graph.js",
+    "graph-panel.js",
+    "tree.js",
+    "reader.js",
+    "page.js",
+)
 PACKAGES = ("stepcredit", "numpy", "scipy", "torch", "transformers")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +56,7 @@ class Setup:
     demonstrations: Replay
     run: RunFolder
     monitor: Monitor
+    after_evaluation: Callable[[], None]
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint."""
@@ -69,10 +70,19 @@ class Setup:
     def evaluate(self, progress: Progress, moment: str) -> None:
         """Evaluate everything the recipe names."""
         evaluate_everything(self.config, self.suite, self.policy, self.run, progress, moment, self.monitor)
+        self.after_evaluation()
 
 
-def train(config: TrainConfig, run: RunFolder, monitor: Monitor) -> None:
+def train(
+    config: TrainConfig, run: RunFolder, monitor: Monitor, after_evaluation: Callable[[], None] = lambda: None
+) -> None:
     """Train as the recipe says, from the newest checkpoint of the folder if it has one.
+
+    Args:
+        config: the recipe.
+        run: where everything is kept.
+        monitor: where progress is shown.
+        after_evaluation: called whenever new results stand in the run folder.
 
     Raises:
         StepcreditError: the recipe does not fit, the disk refuses, or numbers broke; the last good checkpoint stays.
@@ -86,6 +96,7 @@ def train(config: TrainConfig, run: RunFolder, monitor: Monitor) -> None:
         demonstrations=_demonstrations(config, suite),
         run=run,
         monitor=monitor,
+        after_evaluation=after_evaluation,
     )
     for warning in suite.warnings:
         monitor.say(f"Warning: {warning}")
@@ -154,7 +165,7 @@ def reinforce(setup: Setup, progress: Progress) -> Progress:
                 setup.evaluate(progress, f"update-{update + 1}")
         if last or (update + 1) % config.checkpoint_every == 0:
             setup.save(progress)
-        run.log({"step": progress.step, "update": update + 1, **clock.seconds}, name="timing")
+        run.log({"step": progress.step, **clock.seconds}, name="timing")
         setup.monitor.advance(update + 1, _note(line, "success", "turns"))
     setup.evaluate(progress, "after")
     return progress

@@ -19,10 +19,10 @@
  * @typedef {{edge: number[], action: number[], count: number[], credit: Num[][]}} Choices
  * @typedef {{nodes: Nodes, edges: Edges, choices: Choices}} GraphData
  * @typedef {{advantage: Num[], parts: Record<string, Num[]>}} CreditColumns
- * @typedef {{name: number, parent: number | null, parentTurn: number | null, success: boolean, score: Num, stop: number,
- *   error: number, return: number, final: number, state: number[], end: number, observation: number[], action: number[],
- *   response: number[], invalid: (number | null)[], reward: number[], penalty: number[], nll: Num[], entropy: Num[],
- *   credit: CreditColumns[]}} Episode
+ * @typedef {{name: number, parent: number | null, parentTurn: number | null, success: boolean, score: Num,
+ *   stop: number, error: number, return: number, final: number, state: number[], end: number, observation: number[],
+ *   action: number[], response: number[], invalid: (number | null)[], reward: number[], penalty: number[], nll: Num[],
+ *   entropy: Num[], credit: CreditColumns[]}} Episode
  * @typedef {{rows: number[], depth: number, segments: {episode: number[], from: number[], to: number[], turn: number[],
  *   score: number[], credit: number[], reached: number[], root: boolean[]}, splits: {row: number[], at: number[],
  *   value: number[], children: number[]}}} TreeData
@@ -141,7 +141,8 @@ function valueColours(largest) {
 }
 
 /** Largest absolute value; 0 where there is none. @param {Num[]} values */
-const largest = (values) => values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
+const largest = (values) =>
+  values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
 
 /** Show a box beside the pointer, or hide it. @param {Child[]} content @param {MouseEvent | null} at */
 function tip(content, at) {
@@ -171,13 +172,29 @@ function csvCell(cell) {
 /** @param {any[][]} rows */
 const csv = (rows) => rows.map((row) => row.map(csvCell).join(",") + "\n").join("");
 
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
-  "opacity", "font-size", "font-family", "font-weight", "text-anchor", "display"];
+const DRAWN = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "stroke-dasharray",
+  "stroke-linecap",
+  "opacity",
+  "font-size",
+  "font-family",
+  "font-weight",
+  "text-anchor",
+  "display",
+];
 
 /** The figure as a file of its own: what the style sheet says is written into it. @param {SVGSVGElement} figure */
 function svgFile(figure) {
   const copy = /** @type {SVGSVGElement} */ (figure.cloneNode(true));
-  const [from, to] = [[figure, ...figure.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
+  const [from, to] = [
+    [figure, ...figure.querySelectorAll("*")],
+    [copy, ...copy.querySelectorAll("*")],
+  ];
   from.forEach((element, place) => {
     const style = getComputedStyle(element);
     for (const name of DRAWN) to[place].setAttribute(name, style.getPropertyValue(name));
@@ -193,7 +210,22 @@ function svgFile(figure) {
 
 /** The buttons that save a figure. @param {string} name @param {SVGSVGElement} figure @param {() => any[][]} rows */
 function saveButtons(name, figure, rows) {
-  return h("span", { class: "save" },
-    h("button", { type: "button", title: `Save ${name}.svg`, onclick: () => save(`${name}.svg`, svgFile(figure), "image/svg+xml") }, "SVG"),
-    h("button", { type: "button", title: `Save ${name}.csv`, onclick: () => save(`${name}.csv`, csv(rows()), "text/csv") }, "CSV"));
+  return h(
+    "span",
+    { class: "save" },
+    h(
+      "button",
+      {
+        type: "button",
+        title: `Save ${name}.svg`,
+        onclick: () => save(`${name}.svg`, svgFile(figure), "image/svg+xml"),
+      },
+      "SVG",
+    ),
+    h(
+      "button",
+      { type: "button", title: `Save ${name}.csv`, onclick: () => save(`${name}.csv`, csv(rows()), "text/csv") },
+      "CSV",
+    ),
+  );
 }
