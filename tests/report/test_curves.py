@@ -130,7 +130,7 @@ def test_own_method_is_spelled_with_its_options() -> None:
 
 def test_run_warnings_say_what_was_lost() -> None:
     suffixes = {"openings": 5, "unreplayable": 2}
-    line = update_line(1, woven(), failures=3, allocation={"suffixes": suffixes})
+    line = update_line(1, woven(), failures=3, allocation={"round_outcomes": suffixes})
     assert run_warnings([line])[:2] == [
         "3 episodes failed before their first turn and are in no figure.",
         "2 of 5 branches could not be replayed.",

@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from stepcredit.allocation.settings import SuffixOutcome
-from stepcredit.allocation.states import StateGroup, Visits
-from stepcredit.core.episodes import Parent
+from stepcredit.core.episodes import Episode, Parent, Turn
 from stepcredit.core.errors import CheckpointError, OptionError
 from stepcredit.core.files import read_episodes
 from stepcredit.core.turns import Turns
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.rollouts.branch import Branched, BranchGroup
+from stepcredit.rollouts.types import Rollout
 from stepcredit.training.build import build_policy
 from stepcredit.training.config import make_config
 from stepcredit.training.loop import train
 from stepcredit.training.monitor import Silent
-from stepcredit.training.rounds import load_allocator, make_allocator, play_round, save_allocator, suffix_metrics
+from stepcredit.training.outcomes import outcome_metrics
+from stepcredit.training.rounds import load_allocator, make_allocator, play_round, save_allocator
 from stepcredit.training.run_folder import RunFolder
 
 BRANCHING: dict[str, Any] = {
@@ -49,7 +48,7 @@ def test_budgets_are_spent_and_branches_keep_the_deadline(tmp_path: Path, branch
     assert sum(episode.parent is not None for episode in episodes) == (0 if branch == "none" else 12)
     turns = Turns.from_episodes(episodes)
     assert int(turns.depth.max()) < config.horizon
-    assert played.allocation["suffixes"]["unreplayable"] == 0
+    assert played.allocation["round_outcomes"]["unreplayable"] == 0
 
 
 def test_a_branch_starts_in_the_state_it_left_from(tmp_path: Path) -> None:
@@ -107,16 +106,42 @@ def test_unknown_allocation_option_is_named() -> None:
         make_allocator(make_config({**BRANCHING, "allocation_options": {"exploraton": 0.1}}))
 
 
-def test_suffix_metrics_by_hand() -> None:
-    def group(state: str, successes: int, failures: int, turn: int) -> StateGroup:
-        return StateGroup("t", state, turn, 10, Parent("e", turn), (Visits("e", successes, failures),))
+def rollout(name: str, success: bool, *steps: str, parent: Parent | None = None, stop: str = "lost") -> Rollout:
+    """Steps read "observation action"; the final observation is "end"."""
+    turns = tuple(Turn(*step.split()) for step in steps)
+    return Rollout(Episode("t", name, turns, "end", success, parent=parent, stop=stop), "goal", ())
 
-    factual = [group("a", 0, 2, 0), group("b", 3, 0, 1), group("c", 1, 1, 2)]
-    forest = [group("a", 1, 5, 0), group("b", 7, 0, 1), group("c", 1, 1, 2), group("new", 1, 1, 3)]
-    outcomes = [SuffixOutcome(Parent("e", 0), 1, 3), SuffixOutcome(Parent("e", 1), 4, 0)]
-    groups = tuple(BranchGroup("e", turn, 4, (), complete=True) for turn in (0, 1))
-    metrics = suffix_metrics(factual, forest, outcomes, Branched((), groups, ()))
-    assert metrics["newly_mixed"] == 1
-    assert metrics["conversion"] == 0.5
-    assert metrics["contrast"] == pytest.approx(1 / 8)
-    assert np.isfinite(list(metrics.values())).all()
+
+def test_outcome_metrics_by_hand() -> None:
+    roots = [
+        rollout("a", False, "o0 x", "o1 y", "o2 z"),
+        rollout("b", False, "o0 x", "o3 y"),
+    ]
+    branches = [
+        rollout("a@1.0", True, "o1 y", "o2 w", parent=Parent("a", 1)),  # repeats "y → o2", then wins
+        rollout("a@1.1", False, "o1 y", "o2 z", parent=Parent("a", 1)),  # repeats it and loses
+        rollout("a@1.2", True, "o1 v", parent=Parent("a", 1)),  # another first action
+        rollout("a@1.3", False, "o1 y", "o9 z", parent=Parent("a", 1)),  # the same action, elsewhere
+        rollout("b@0.0", False, "o0 x", parent=Parent("b", 0), stop="error"),
+    ]
+    groups = (
+        BranchGroup("a", 1, 4, ("a@1.0", "a@1.1", "a@1.2", "a@1.3"), complete=True),
+        BranchGroup("b", 0, 1, ("b@0.0",), complete=False),
+    )
+    metrics = outcome_metrics(roots, Branched(tuple(branches), groups, ()), horizon=10)
+    assert metrics == {
+        "effective_tasks": 0.0,
+        "openings": 2,
+        "suffixes": 5,
+        "incomplete": 1,
+        "unreplayable": 0,
+        "newly_mixed": 2,  # o1, where they left, and o2, which one of them won from
+        "conversion": 1.0,
+        "contrast": 0.5,
+        "contrast_same_first": 0.5,
+        "branch_rows": pytest.approx(8 / 13),
+    }
+
+
+def test_outcome_metrics_of_nothing_are_zero() -> None:
+    assert set(outcome_metrics([], Branched((), (), ()), horizon=10).values()) == {0}

@@ -32,8 +32,8 @@ _TRACKED = (
     ("shared-states", CREDIT, "Turns with a peer", "share of turns", ("credit", "groups", "shared"), True),
     ("group-size-mean", CREDIT, "Mean group size", "turns", ("credit", "groups", "mean_size"), False),
     ("conflicts", CREDIT, "Sign conflicts", "share of turns", ("credit", "sign_conflicts"), True),
-    ("conversion", ALLOCATION, "Openings converted", "share", ("allocation", "suffixes", "conversion"), True),
-    ("contrast", ALLOCATION, "Suffixes with contrast", "share", ("allocation", "suffixes", "contrast"), True),
+    ("conversion", ALLOCATION, "Openings converted", "share", ("allocation", "round_outcomes", "conversion"), True),
+    ("contrast", ALLOCATION, "Suffixes with contrast", "share", ("allocation", "round_outcomes", "contrast"), True),
     ("brier-root", ALLOCATION, "Brier score of Root", "score", ("allocation", "root", "brier"), False),
     ("brier-branch", ALLOCATION, "Brier score of Branch", "score", ("allocation", "branch", "brier"), False),
 )

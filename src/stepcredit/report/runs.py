@@ -82,7 +82,7 @@ def run_warnings(metrics: Sequence[Line]) -> list[str]:
     failures = sum(one["failures"] for one in updates)
     if failures:
         found.append(f"{failures} episodes failed before their first turn and are in no figure.")
-    suffixes = [one["allocation"]["suffixes"] for one in updates if "suffixes" in one["allocation"]]
+    suffixes = [one["allocation"]["round_outcomes"] for one in updates if "round_outcomes" in one["allocation"]]
     lost = sum(one["unreplayable"] for one in suffixes)
     if lost:
         found.append(f"{lost} of {sum(one['openings'] for one in suffixes)} branches could not be replayed.")

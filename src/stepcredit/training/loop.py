@@ -30,7 +30,8 @@ from stepcredit.training.config import TrainConfig, method_options
 from stepcredit.training.demonstrations import NOISE, choose_demonstrated, demonstrate
 from stepcredit.training.measure import evaluate_everything, gate_success
 from stepcredit.training.monitor import Monitor
-from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, played_out, save_allocator
+from stepcredit.training.outcomes import played_out
+from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, save_allocator
 from stepcredit.training.run_folder import Progress, RunFolder
 from stepcredit.training.streams import Stream
 from stepcredit.training.tasks import training_tasks

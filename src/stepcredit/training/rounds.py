@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from stepcredit.allocation.allocator import Allocator, AllocatorState
-from stepcredit.allocation.settings import AllocationSettings, RootOutcome, SuffixOutcome
-from stepcredit.allocation.states import StateGroup, state_groups
-from stepcredit.core.episodes import Parent
+from stepcredit.allocation.settings import AllocationSettings
 from stepcredit.core.errors import CheckpointError, unknown_name
-from stepcredit.core.turns import Turns
 from stepcredit.environments.protocol import TaskSuite
-from stepcredit.rollouts.branch import Branched, Opening, branch
+from stepcredit.rollouts.branch import Opening, branch
 from stepcredit.rollouts.collect import collect
 from stepcredit.rollouts.types import Policy, Rollout
 from stepcredit.training.config import TrainConfig
+from stepcredit.training.outcomes import outcome_metrics, root_outcomes, state_groups_of, suffix_outcomes
 from stepcredit.training.streams import Stream
 from stepcredit.training.tasks import by_family, choose_tasks, training_tasks
 
@@ -88,7 +86,7 @@ def play_round(
         **_rules(config),
     )
     roots = {rollout.episode.episode: rollout for rollout in collected.rollouts}
-    factual = _groups(collected.rollouts, config.horizon)
+    factual = state_groups_of(collected.rollouts, config.horizon)
     suffixes = allocator.choose_branches(factual, config.branch_budget)
     openings = [Opening(roots[one.occurrence.episode], one.occurrence.turn, one.quota) for one in suffixes]
     try:
@@ -103,11 +101,12 @@ def play_round(
     finally:
         collected.close()
     rollouts = [*collected.rollouts, *branched.rollouts]
-    forest = _groups(rollouts, config.horizon)
-    outcomes = _suffix_outcomes(branched)
-    allocator.observe_roots(_root_outcomes(collected.rollouts))
-    allocator.observe_branches(outcomes, forest)
-    allocation = {**allocator.diagnostics(), "suffixes": suffix_metrics(factual, forest, outcomes, branched)}
+    allocator.observe_roots(root_outcomes(collected.rollouts))
+    allocator.observe_branches(suffix_outcomes(branched), state_groups_of(rollouts, config.horizon))
+    allocation = {
+        **allocator.diagnostics(),
+        "round_outcomes": outcome_metrics(collected.rollouts, branched, config.horizon),
+    }
     return Round(rollouts, len(collected.failures) + len(branched.failures), allocation)
 
 
@@ -118,79 +117,6 @@ def _rules(config: TrainConfig) -> dict[str, Any]:
         "response_format": config.response_format,
         "reward_scale": config.success_reward,
         "invalid_penalty": config.invalid_penalty,
-    }
-
-
-def played_out(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """The rollouts that ended by themselves, on paths that did: those whose outcome means something."""
-    broken: set[str] = set()
-    whole = []
-    for rollout in rollouts:  # parents come before their branches
-        episode = rollout.episode
-        if episode.stop == "error" or (episode.parent is not None and episode.parent.episode in broken):
-            broken.add(episode.episode)
-        else:
-            whole.append(rollout)
-    return whole
-
-
-def _groups(rollouts: Sequence[Rollout], horizon: int) -> list[StateGroup]:
-    whole = [rollout.episode for rollout in played_out(rollouts)]
-    return state_groups(Turns.from_episodes(whole), horizon=horizon) if whole else []
-
-
-def _root_outcomes(roots: Sequence[Rollout]) -> list[RootOutcome]:
-    """Outcomes by task; a task with a failed episode does not add up to its quota and so teaches nothing."""
-    counts: dict[str, list[int]] = {}
-    for rollout in roots:
-        if rollout.episode.stop != "error":
-            counts.setdefault(rollout.episode.task, [0, 0])[0 if rollout.episode.success else 1] += 1
-    return [RootOutcome(task, *both) for task, both in counts.items()]
-
-
-def _suffix_outcomes(branched: Branched) -> list[SuffixOutcome]:
-    """Outcomes by occurrence, of complete groups."""
-    success = {rollout.episode.episode: rollout.episode.success for rollout in branched.rollouts}
-    outcomes = []
-    for group in branched.groups:
-        if group.complete:
-            won = sum(success[name] for name in group.branches)
-            outcomes.append(SuffixOutcome(Parent(group.episode, group.turn), won, group.count - won))
-    return outcomes
-
-
-def suffix_metrics(
-    factual: Sequence[StateGroup],
-    forest: Sequence[StateGroup],
-    outcomes: Sequence[SuffixOutcome],
-    branched: Branched,
-) -> dict[str, float]:
-    """What the suffixes of a round brought.
-
-    Args:
-        factual: state groups of the roots.
-        forest: state groups of roots and branches.
-        outcomes: per complete opening.
-        branched: the branches.
-
-    Returns:
-        ``openings``; ``suffixes``; ``incomplete`` openings; ``unreplayable`` openings; ``newly_mixed``: state groups
-        whose outcomes were all equal among the roots and differ in the forest; ``conversion``: share of complete
-        openings with an outcome opposite to the factual ones; ``contrast``: share of their suffixes with it.
-    """
-    uniform = {(one.task, one.state) for one in factual if not (one.successes and one.failures)}
-    mixed = {(one.task, one.state) for one in forest if one.successes and one.failures}
-    won_before = {one.occurrence: one.successes > 0 for one in factual}
-    opposite = [one.failures if won_before[one.occurrence] else one.successes for one in outcomes]
-    suffixes = sum(one.successes + one.failures for one in outcomes)
-    return {
-        "openings": len(branched.groups),
-        "suffixes": len(branched.rollouts),
-        "incomplete": sum(not group.complete for group in branched.groups),
-        "unreplayable": sum(not group.replayable for group in branched.groups),
-        "newly_mixed": len(uniform & mixed),
-        "conversion": sum(map(bool, opposite)) / max(len(outcomes), 1),
-        "contrast": sum(opposite) / max(suffixes, 1),
     }
 
 
