@@ -34,6 +34,14 @@ TINY: dict[str, Any] = {
     "control_epochs": 1,
 }
 LINEAR: dict[str, Any] = {**SMALL, "model": "linear"}
+BRANCHING: dict[str, Any] = {
+    **LINEAR,
+    "method": "tsbpo",
+    "objective": "tsbpo",
+    "root": "fitted",
+    "branch": "fitted",
+    "branch_budget": 8,
+}
 
 
 class KilledError(Exception):
@@ -75,12 +83,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
     ("values", "stage", "done"),
     [
         (LINEAR, "updates", 2),
+        (BRANCHING, "updates", 2),
         (TINY, "imitation", 1),
         (TINY, "updates", 1),
         (TINY, "updates", 3),
         (TINY, "control", 1),
     ],
-    ids=["linear-update", "tiny-imitation", "tiny-update", "tiny-last-update", "tiny-control"],
+    ids=["linear-update", "branching-update", "tiny-imitation", "tiny-update", "tiny-last-update", "tiny-control"],
 )
 def test_resumed_run_is_bit_equal(tmp_path: Path, values: dict[str, Any], stage: str, done: int) -> None:
     config = make_config(values)

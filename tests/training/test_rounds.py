@@ -12,6 +12,8 @@ from stepcredit.core.errors import CheckpointError, OptionError
 from stepcredit.core.files import read_episodes
 from stepcredit.core.turns import Turns
 from stepcredit.environments.catalogue import make_suite
+from stepcredit.environments.household.engine import HouseholdEnvironment
+from stepcredit.environments.protocol import Info
 from stepcredit.rollouts.branch import Branched, BranchGroup
 from stepcredit.rollouts.types import Rollout
 from stepcredit.training.build import build_policy
@@ -145,3 +147,28 @@ def test_outcome_metrics_by_hand() -> None:
 
 def test_outcome_metrics_of_nothing_are_zero() -> None:
     assert set(outcome_metrics([], Branched((), (), ()), horizon=10).values()) == {0}
+
+
+def test_a_diverging_replay_is_counted_and_its_first_difference_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reset = HouseholdEnvironment.reset
+    starts = iter(range(1000))
+
+    def moody(self: HouseholdEnvironment) -> tuple[str, Info]:
+        observation, info = reset(self)
+        return f"Morning {next(starts)}. {observation}", info
+
+    monkeypatch.setattr(HouseholdEnvironment, "reset", moody)
+    monkeypatch.delattr(HouseholdEnvironment, "snapshot")  # nothing to restore: every branch must replay
+    config = make_config(BRANCHING)
+    suite = make_suite("household", **config.environment_options)
+    played = play_round(config, suite, build_policy(config, suite, tmp_path), make_allocator(config), 0)
+    outcomes = played.allocation["round_outcomes"]
+    assert outcomes["unreplayable"] == outcomes["openings"] > 0
+    assert outcomes["suffixes"] == 0
+    first = played.allocation["first_divergence"]
+    assert first["depth"] == 0
+    assert first["expected"].startswith("Morning")
+    assert first["got"].startswith("Morning")
+    assert first["expected"] != first["got"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +103,11 @@ def play_round(
     rollouts = [*collected.rollouts, *branched.rollouts]
     allocator.observe_roots(root_outcomes(collected.rollouts))
     allocator.observe_branches(suffix_outcomes(branched), state_groups_of(rollouts, config.horizon))
+    diverged = [asdict(group.divergence) for group in branched.groups if group.divergence is not None]
     allocation = {
         **allocator.diagnostics(),
         "round_outcomes": outcome_metrics(collected.rollouts, branched, config.horizon),
+        **({"first_divergence": diverged[0]} if diverged else {}),
     }
     return Round(rollouts, len(collected.failures) + len(branched.failures), allocation)
 
