@@ -33,7 +33,7 @@ def test_repeating_episodes_of_one_task_does_not_narrow_the_interval() -> None:
 
 
 def test_same_seed_same_interval() -> None:
-    outcomes = [[float(task % 3 == 0)] for task in range(31)]
+    outcomes = [[(task * 37 % 101) / 101] for task in range(31)]
     assert cluster_bootstrap(outcomes, seed=3) == cluster_bootstrap(outcomes, seed=3)
     assert cluster_bootstrap(outcomes, seed=3) != cluster_bootstrap(outcomes, seed=4)
 
