@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policy.conftest import COMPACT, WINDOW, MakePolicy, play
+from policy.conftest import WINDOW, MakePolicy, play
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.policy.attention import Segments
@@ -255,4 +255,3 @@ def test_refusals(make_policy: MakePolicy) -> None:
     nothing = Request(0, "Leave.", (), "A wall.", (), 5)
     with pytest.raises(InputError, match="use free decoding"):
         policy.session([0]).respond([nothing])
-    assert COMPACT.append_only

@@ -12,8 +12,10 @@ from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.rollouts.types import Response, Rollout
 
-NOISE = 0.2
-"""Share of random commands in a demonstration: enough to show how to recover, masked so that they are not learnt."""
+NOISE = 0.4
+"""Share of random commands in a demonstration: they show how to recover, and are masked so that they are not learnt."""
+SAME_VERB = 0.8
+"""Share of random commands that keep the expert's verb."""
 
 
 def choose_demonstrated(tasks: Sequence[Task], wanted: Mapping[str, int]) -> list[Task]:
@@ -62,6 +64,20 @@ def demonstrate(
     return rollouts, np.array(weights, dtype=np.float64)
 
 
+def _interrupt(wanted: str, admissible: Sequence[str], noise: float, rng: np.random.Generator) -> str:
+    """The expert's command, or with probability ``noise`` a random one.
+
+    Four of five random commands share the expert's verb: going to a wrong place is how one learns that what is wanted
+    may not be there, which an expert that knows every place never shows.
+    """
+    if not admissible or rng.random() >= noise:
+        return wanted
+    verb = wanted.split(" ", 1)[0]
+    alike = [command for command in admissible if command.split(" ", 1)[0] == verb]
+    choices = alike if rng.random() < SAME_VERB and alike else admissible
+    return choices[int(rng.integers(len(choices)))]
+
+
 def _play(
     suite: TaskSuite, task: Task, *, noise: float, horizon: int, rng: np.random.Generator
 ) -> tuple[Rollout, list[float]]:
@@ -74,12 +90,11 @@ def _play(
         wanted = expert.act()
         if wanted is None:
             break
-        random = bool(info["admissible"]) and rng.random() < noise
-        command = info["admissible"][int(rng.integers(len(info["admissible"])))] if random else wanted
+        command = _interrupt(wanted, info["admissible"], noise, rng)
         seen, admissible = observation, tuple(info["admissible"])
         observation, reward, terminated, truncated, info = environment.step(command)
         turns.append(Turn(seen, command, reward=reward, extra={"admissible": admissible}))
-        weights.append(0.0 if random and command != wanted else 1.0)
+        weights.append(1.0 if command == wanted else 0.0)
         if terminated or truncated:
             break
     environment.close()
