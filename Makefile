@@ -1,12 +1,15 @@
 # Every verb sets itself up: the first one makes .venv and installs what the project needs (scripts/setup says what).
 #
 #   RECIPE=FILE.toml       what make train trains; empty for the defaults of stepcredit train
+#   GAMES=PATH             official household games to evaluate on as well; by default $ALFWORLD_DATA or ../shared/data
 #   ARGS='…'               options of the verb: make train ARGS='--updates 20', make test ARGS='-k gigpo'
 #   PYTHON=python3.12      another interpreter for .venv, 3.11 or newer
 #   TORCH='torch==X …'     another torch requirement for .venv, pip options included
 
 READY := .venv/.ready
 RECIPE ?= examples/recipes/household-tiny.toml
+GAMES ?= $(or $(ALFWORLD_DATA),$(wildcard ../shared/data/alfworld/games.jsonl.gz))
+OFFICIAL := --also-evaluate.valid_seen_real '{games = "$(abspath $(GAMES))", split = "valid_seen", horizon = 50}'
 
 export PYTHON TORCH
 
@@ -22,7 +25,7 @@ $(READY): pyproject.toml requirements/constraints.txt scripts/setup
 	scripts/setup
 
 train: $(READY) ## train the tiny agent and print success by family, before and after
-	.venv/bin/stepcredit train $(RECIPE) $(ARGS)
+	.venv/bin/stepcredit train $(RECIPE) $(if $(GAMES),$(if $(findstring household,$(RECIPE)),$(OFFICIAL))) $(ARGS)
 
 test: check ## everything that must hold: scripts/check, then the test suite
 	scripts/test $(ARGS)

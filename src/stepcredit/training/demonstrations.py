@@ -12,9 +12,9 @@ from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.rollouts.types import Response, Rollout
 
-NOISE = 0.4
+NOISE = 0.5
 """Share of random commands in a demonstration: they show how to recover, and are masked so that they are not learnt."""
-SAME_VERB = 0.8
+SAME_VERB = 0.5
 """Share of random commands that keep the expert's verb."""
 
 
@@ -67,15 +67,20 @@ def demonstrate(
 def _interrupt(wanted: str, admissible: Sequence[str], noise: float, rng: np.random.Generator) -> str:
     """The expert's command, or with probability ``noise`` a random one.
 
-    Four of five random commands share the expert's verb: going to a wrong place is how one learns that what is wanted
-    may not be there, which an expert that knows every place never shows.
+    Half of the random commands share the expert's verb: going to a wrong place is how one learns that what is wanted
+    may not be there, which an expert that knows every place never shows. The others take a random verb first: taking
+    the wrong thing, and what to do then, would hardly be shown if commands were drawn evenly.
     """
     if not admissible or rng.random() >= noise:
         return wanted
+    by_verb: dict[str, list[str]] = {}
+    for command in admissible:
+        by_verb.setdefault(command.split(" ", 1)[0], []).append(command)
+    verbs = list(by_verb)
     verb = wanted.split(" ", 1)[0]
-    alike = [command for command in admissible if command.split(" ", 1)[0] == verb]
-    choices = alike if rng.random() < SAME_VERB and alike else admissible
-    return choices[int(rng.integers(len(choices)))]
+    if verb not in by_verb or rng.random() >= SAME_VERB:
+        verb = verbs[int(rng.integers(len(verbs)))]
+    return by_verb[verb][int(rng.integers(len(by_verb[verb])))]
 
 
 def _play(
