@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import (  # type: ignore[import-untyped]
+from tokenizers import (
     AddedToken,
     Tokenizer,
     decoders,
     normalizers,
     pre_tokenizers,
 )
-from tokenizers.models import WordPiece  # type: ignore[import-untyped]
+from tokenizers.models import WordPiece
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
