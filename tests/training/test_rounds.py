@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,7 @@ from stepcredit.core.errors import CheckpointError, OptionError
 from stepcredit.core.files import read_episodes
 from stepcredit.core.turns import Turns
 from stepcredit.environments.catalogue import make_suite
-from stepcredit.environments.household.engine import HouseholdEnvironment
-from stepcredit.environments.protocol import Info
+from stepcredit.environments.protocol import Environment, Info
 from stepcredit.rollouts.branch import Branched, BranchGroup
 from stepcredit.rollouts.types import Rollout
 from stepcredit.training.build import build_policy
@@ -149,20 +150,31 @@ def test_outcome_metrics_of_nothing_are_zero() -> None:
     assert set(outcome_metrics([], Branched((), (), ()), horizon=10).values()) == {0}
 
 
+class Moody:
+    """A household without snapshots that greets differently at every start."""
+
+    def __init__(self, environment: Environment, greetings: Iterator[int]) -> None:
+        self.task = environment.task
+        self._environment, self._greetings = environment, greetings
+
+    def reset(self) -> tuple[str, Info]:
+        observation, info = self._environment.reset()
+        return f"Morning {next(self._greetings)}. {observation}", info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        return self._environment.step(action)
+
+    def close(self) -> None:
+        self._environment.close()
+
+
 def test_a_diverging_replay_is_counted_and_its_first_difference_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reset = HouseholdEnvironment.reset
-    starts = iter(range(1000))
-
-    def moody(self: HouseholdEnvironment) -> tuple[str, Info]:
-        observation, info = reset(self)
-        return f"Morning {next(starts)}. {observation}", info
-
-    monkeypatch.setattr(HouseholdEnvironment, "reset", moody)
-    monkeypatch.delattr(HouseholdEnvironment, "snapshot")  # nothing to restore: every branch must replay
     config = make_config(BRANCHING)
     suite = make_suite("household", **config.environment_options)
+    make, greetings = suite.make, count()
+    monkeypatch.setattr(suite, "make", lambda task: Moody(make(task), greetings))
     played = play_round(config, suite, build_policy(config, suite, tmp_path), make_allocator(config), 0)
     outcomes = played.allocation["round_outcomes"]
     assert outcomes["unreplayable"] == outcomes["openings"] > 0
