@@ -90,7 +90,14 @@ def test_group_size_one_is_warned_about(tmp_path: Path, capsys: pytest.CaptureFi
 def test_interrupted_in_the_middle_of_an_update_keeps_the_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [sys.executable, "-m", "stepcredit.cli", "train", "--out", str(run), *SMALL, "--updates", "500"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # A test run started in the background ignores Ctrl-C, and its children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while not (run / "rollouts" / "000003.jsonl.gz").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
