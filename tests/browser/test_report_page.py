@@ -236,18 +236,11 @@ def test_a_graph_of_a_thousand_states_stays_usable(browser: Browser, tmp_path: P
     batch = make_batch("batch", played, ("gigpo",))
     browser.open(write_page(Report("large", {}, {}, [], [], batches=[batch]), tmp_path), "#graph/0/0/0/0")
     browser.wait("document.querySelectorAll('.canvas .node').length > 950")
-    # Script time of a hover, the median of many: what the machine does besides must not decide.
-    spent = browser.evaluate(
-        """(() => {
-            const hover = (node) => {
-                const began = performance.now();
-                node.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
-                document.querySelector(".panel").getBoundingClientRect();
-                return performance.now() - began;
-            };
-            const spent = [...document.querySelectorAll(".canvas .node")].slice(0, 101).map(hover);
-            return spent.sort((a, b) => a - b)[50];
-        })()"""
+    shown = browser.evaluate(
+        """[...document.querySelectorAll(".canvas .node")].slice(0, 101).map((node) => {
+            node.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+            return document.querySelector(".panel .text").textContent;
+        })"""
     )
-    assert texts(browser, ".panel .text") != []
-    assert spent < 50
+    assert len(set(shown)) == 101  # every state answers with its own text
+    assert all(text.startswith("room ") for text in shown)
