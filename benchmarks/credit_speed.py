@@ -89,7 +89,7 @@ def best_ms(call: Callable[[], Any], repeats: int) -> float:
 
 def measure(turns: int, seed: int, names: Sequence[str]) -> list[dict[str, Any]]:
     """One row for building the table and one for each method."""
-    repeats = 2 if turns > 100_000 else 5
+    repeats = 5
     chains, forest = (list(synthetic(turns, seed, branches=branches)) for branches in (False, True))
     rows = [row("build", "build", turns, best_ms(partial(Turns.from_episodes, chains), repeats))]
     tables = {"tree": Turns.from_episodes(forest)}
