@@ -55,6 +55,7 @@ class Browser:
         self._session: dict[str, str] = {}
         self.complaints: list[str] = []
         self.requests: list[str] = []
+        self._loads = 0
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
@@ -77,6 +78,18 @@ class Browser:
         self._call("Page.navigate", url="about:blank")  # else a new fragment would not load the page anew
         self._call("Page.navigate", url=f"{file.as_uri()}{fragment}")
         self.wait("document.readyState === 'complete' && document.querySelector('main').childElementCount > 0")
+
+    def visit(self, url: str) -> None:
+        """Load a page of a server."""
+        loads = self._loads
+        self._call("Page.navigate", url=url)
+        self._await_load(loads)
+
+    def submit(self, expression: str) -> None:
+        """Evaluate what leads to another page, and wait for that."""
+        loads = self._loads
+        self.evaluate(expression)
+        self._await_load(loads)
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; promises are waited for."""
@@ -126,6 +139,10 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
 
+    def _await_load(self, before: int) -> None:
+        while self._loads == before:  # counted, since it may already have come with an answer
+            self._receive()
+
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             received = os.read(self._read, 1 << 16)
@@ -137,7 +154,9 @@ class Browser:
         return answer
 
     def _note(self, event: str | None, about: dict[str, Any]) -> None:
-        if event == "Runtime.exceptionThrown":
+        if event == "Page.loadEventFired":
+            self._loads += 1
+        elif event == "Runtime.exceptionThrown":
             details = about["exceptionDetails"]
             self.complaints.append(str(details.get("exception", {}).get("description", details["text"])))
         elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from shopping.browser import COMMAND, Browser
+from browser.chromium import COMMAND, Browser
 from shopping.entries import Files, item
 from stepcredit.environments.shopping.suite import ShoppingSuite
 from stepcredit.environments.shopping.web import ShopServer
@@ -153,7 +153,7 @@ def test_text_is_escaped_once():
 @pytest.mark.skipif(COMMAND is None, reason="no Chromium installed")
 def test_a_purchase_in_chromium(server: ShopServer, tmp_path: Path):
     with Browser(tmp_path) as browser:
-        browser.open(server.url)
+        browser.visit(server.url)
         assert browser.evaluate("document.querySelector('.goal').textContent").startswith("Find </form><script>")
         assert browser.evaluate("getComputedStyle(document.querySelector('.goal')).borderLeftStyle") == "solid"
         browser.submit("document.querySelector('[name=search]').value = 'shoe'; document.forms[0].requestSubmit()")
