@@ -42,10 +42,10 @@ def test_evaluates_the_run_it_made(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run_cli(["train", "--out", run, "--json", *SMALL]) == 0
     trained = json.loads(capsys.readouterr().out)["evaluations"][-1]["families"]
     arguments = ["evaluate", run, "--split", "valid_unseen", "--tasks", "6", "--json"]
-    assert run_cli([*arguments, "--out", str(tmp_path / "episodes.jsonl")]) == 0
+    assert run_cli([*arguments, "--out", str(tmp_path / "evaluation")]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["families"].keys() == trained.keys()
-    assert len((tmp_path / "episodes.jsonl").read_text().splitlines()) == 6
+    assert result["families"]["all"]["episodes"] == 6
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stepcredit.core.errors import InputError
-from stepcredit.evaluation.intervals import cluster_bootstrap
+from stepcredit.evaluation import intervals
+from stepcredit.evaluation.intervals import Interval, cluster_bootstrap, paired_bootstrap
 
 
 def test_mean_weighs_episodes_not_tasks() -> None:
@@ -42,3 +43,53 @@ def test_same_seed_same_interval() -> None:
 def test_nothing_to_average_is_refused(values: list[list[float]]) -> None:
     with pytest.raises(InputError, match="at least one"):
         cluster_bootstrap(values)
+
+
+def test_drawing_in_pieces_gives_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = [[float(task % 3 == 0)] for task in range(40)]
+    whole = cluster_bootstrap(outcomes)
+    monkeypatch.setattr(intervals, "_AT_ONCE", 300)
+    assert cluster_bootstrap(outcomes) == whole
+
+
+def test_a_paired_difference_with_itself_is_exactly_zero() -> None:
+    outcomes = [[1.0, 0.0], [0.0], [1.0, 1.0, 0.0]]
+    assert paired_bootstrap(outcomes, outcomes) == Interval(0.0, 0.0, 0.0)
+
+
+def test_a_constant_gain_leaves_no_doubt() -> None:
+    before = [[0.0, 0.0], [0.0]]
+    after = [[1.0, 1.0], [1.0]]
+    assert paired_bootstrap(before, after) == Interval(1.0, 1.0, 1.0)
+    assert paired_bootstrap(after, before) == Interval(-1.0, -1.0, -1.0)
+
+
+def test_a_paired_difference_is_the_difference_of_the_means() -> None:
+    rng = np.random.default_rng(0)
+    sides = [[list(rng.random(1 + task % 3)) for task in range(30)] for _ in range(2)]
+    paired = paired_bootstrap(*sides)
+    first, second = (cluster_bootstrap(side) for side in sides)
+    assert paired.mean == pytest.approx(second.mean - first.mean, abs=1e-12)
+    swapped = paired_bootstrap(*reversed(sides))
+    assert (swapped.low, swapped.high) == (pytest.approx(-paired.high), pytest.approx(-paired.low))
+
+
+def test_pairing_removes_what_both_sides_share() -> None:
+    """Tasks differ a lot, the sides by a constant: unpaired intervals are wide, the paired one is a point."""
+    before = [[task / 40] for task in range(40)]
+    after = [[task / 40 + 0.01] for task in range(40)]
+    paired = paired_bootstrap(before, after)
+    assert paired.high - paired.low < 1e-12
+    assert cluster_bootstrap(before).high - cluster_bootstrap(before).low > 0.15
+
+
+def test_the_paired_interval_is_that_of_the_differences() -> None:
+    before = [[1.0], [0.0], [1.0], [0.0], [0.0]]
+    after = [[1.0], [1.0], [0.0], [1.0], [0.0]]
+    gains = [[b[0] - a[0]] for a, b in zip(before, after, strict=True)]
+    assert paired_bootstrap(before, after, seed=4) == cluster_bootstrap(gains, seed=4)
+
+
+def test_sides_of_different_size_are_refused() -> None:
+    with pytest.raises(InputError, match="the same tasks and as many episodes"):
+        paired_bootstrap([[1.0, 0.0]], [[1.0]])

@@ -1,23 +1,80 @@
-"""``stepcredit evaluate``: success of a run's newest policy, or of a model folder, on fixed tasks and seeds."""
+"""``stepcredit evaluate``: a run, a model or an endpoint on fixed tasks and seeds, under a protocol."""
 
 from __future__ import annotations
 
+import hashlib
 import json as jsonlib
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from cyclopts import Parameter
+from rich.table import Table
+
+from stepcredit.cli.console import Console
 from stepcredit.cli.monitor import ConsoleMonitor
-from stepcredit.cli.tables import print_families
-from stepcredit.core.errors import CheckpointError
-from stepcredit.core.files import write_episodes
-from stepcredit.environments.catalogue import make_suite
-from stepcredit.evaluation.evaluate import evaluate as run_evaluation
-from stepcredit.training.build import build_policy
-from stepcredit.training.config import TrainConfig, make_config
-from stepcredit.training.run_folder import RunFolder
+from stepcredit.cli.tables import interval_cell
+from stepcredit.cli.targets import Prompting, Target, build_agent, find_target, identify
+from stepcredit.cli.train import parse_overrides
+from stepcredit.core.errors import OptionError
+from stepcredit.core.text import harmless
+from stepcredit.environments.catalogue import find_environment, make_suite
+from stepcredit.environments.protocol import TaskSuite
+from stepcredit.evaluation.folder import EvaluationResult, Plan, run_evaluation
+from stepcredit.evaluation.intervals import RESAMPLES
+from stepcredit.evaluation.protocols import CUSTOM, Protocol, find_protocol
+from stepcredit.evaluation.results import OVERALL, FamilyResult
+from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.training.tasks import spread_over_families
+
+_FREE_TOKENS = 512
+"""Response tokens of a model that no recipe limits."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Changes:
+    """Settings that replace the protocol's, which is then called `custom`.
+
+    Args:
+        temperature: sampling temperature.
+        greedy: temperature 0.
+        seeds: times that all tasks are played.
+        episodes_per_task: episodes of each task a seed.
+        tasks: tasks at most, families in turn.
+        horizon: turns an episode may take.
+        history: past turns a self-contained prompt shows.
+        prompt_tokens: tokens a prompt may have.
+        response_tokens: tokens a response may have.
+        resamples: whole-task bootstrap draws of an interval.
+    """
+
+    temperature: float | None = None
+    greedy: bool = False
+    seeds: int | None = None
+    episodes_per_task: int | None = None
+    tasks: int | None = None
+    horizon: int | None = None
+    history: int | None = None
+    prompt_tokens: int | None = None
+    response_tokens: int | None = None
+    resamples: int | None = None
+
+    def applied(self, protocol: Protocol) -> Protocol:
+        """The protocol with these settings.
+
+        Raises:
+            OptionError: two that contradict each other, or a value out of range.
+        """
+        if self.greedy and self.temperature is not None:
+            raise OptionError(
+                f"--greedy is temperature 0, and --temperature says {self.temperature}; give one of them."
+            )
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "greedy"}
+        return protocol.replaced(**(values | ({"temperature": 0.0} if self.greedy else {})))
 
 
 def evaluate(
@@ -25,78 +82,152 @@ def evaluate(
     *,
     env: str | None = None,
     env_options: dict[str, str] | None = None,
-    split: str = "valid_seen",
-    tasks: int = 120,
-    episodes_per_task: int = 1,
-    horizon: int | None = None,
-    temperature: float = 0.4,
+    split: str | None = None,
+    protocol: Literal["gaca", "tsbpo", "gigpo", "custom"] = "custom",
+    changes: Changes = Changes(),
     seed: int = 0,
+    prompting: Prompting = "plain",
+    recipe: dict[str, str] | None = None,
     at_start: bool = False,
+    endpoint: str | None = None,
+    key_variable: str = "OPENAI_API_KEY",
+    concurrency: int = 8,
+    request_timeout: float = 120.0,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Play fixed tasks with a trained policy and print success by family with intervals.
+    """Play fixed tasks under a protocol and print success by family with intervals.
+
+    Every episode is kept. The same command continues an evaluation that was interrupted, to the same result.
 
     Args:
-        target: run folder, model folder or hub name.
+        target: run folder, model folder or hub name; with --endpoint the server's name of the model.
         env: environment; that of the run by default, else `household`.
         env_options: options of the environment, for example --env-options.games FILE; those of the run by default.
-        split: which tasks.
-        tasks: tasks at most, families in turn.
-        episodes_per_task: repetitions of every task.
-        horizon: turns an episode may take; that of the run by default.
-        temperature: 0 is greedy.
-        seed: fixes every draw.
+        split: which tasks; the first held-out split by default.
+        protocol: whose settings; `custom`: those of the run's recipe.
+        changes: settings that replace the protocol's.
+        seed: the first seed.
+        prompting: `plain`: as the recipe asks; `react`, `reflexion`: prompting baselines.
+        recipe: keys of a recipe that say how a model is asked, for example --recipe.prompt chat.
         at_start: the policy a run's reinforcement learning began from, instead of its newest.
-        out: write the episodes to this rollout file.
+        endpoint: address of an OpenAI-compatible server, up to /v1, that answers instead of a local model.
+        key_variable: environment variable with the key for it.
+        concurrency: requests to it in flight.
+        request_timeout: seconds a request may take.
+        out: folder that keeps the evaluation; by default one below `evaluations/`, the same for the same evaluation.
         json: print JSON on standard output instead of the table.
     """
-    config, run = _configuration(target)
-    suite = make_suite(env or config.environment, **_options(config, env, env_options))
+    server = None
+    if endpoint is not None:
+        server = ChatEndpoint(
+            endpoint, target, key_variable=key_variable, concurrency=concurrency, timeout=request_timeout
+        )
+    found = find_target(target, parse_overrides(recipe or {}), at_start=at_start, endpoint=server)
+    name = env or found.config.environment
+    options = _environment_options(found, name, env_options)
+    papers = None if protocol == CUSTOM else find_protocol(protocol, name)
+    suite = make_suite(name, **options)
+    chosen_split = split or _held_out(suite)
+    rules = changes.applied(papers or _own_protocol(found, name, suite))
+    played = suite.tasks(chosen_split)
+    tasks = spread_over_families(played, rules.tasks or len(played))
+    plan = Plan(name, options, chosen_split, [task.id for task in tasks], seed, rules)
+    who = identify(found, prompting)
+    folder = out or Path("evaluations") / _folder_name(who, plan)
     with tempfile.TemporaryDirectory() as scratch, ConsoleMonitor() as monitor:
-        policy = build_policy(config, suite, run.path if run else Path(scratch))
-        if run is not None:
-            policy.load(_checkpoint(run, at_start=at_start))
-        chosen = spread_over_families(suite.tasks(split), tasks)
-        monitor.stage("episodes", len(chosen) * episodes_per_task)
+        agent = build_agent(found, prompting, suite, rules, Path(scratch))
+        monitor.say(f"Evaluation folder: {folder}")
+        monitor.stage("episodes", len(tasks) * rules.episodes_per_task * rules.seeds)
         result = run_evaluation(
-            policy,
-            suite,
-            chosen,
-            horizon=horizon or config.horizon,
-            seed=(seed,),
-            temperature=temperature,
-            episodes_per_task=episodes_per_task,
-            response_format=config.response_format,
-            progress=lambda done, _: monitor.advance(done, ""),
+            agent, suite, tasks, plan, who, folder, progress=lambda done, _: monitor.advance(done, "")
         )
-    if out is not None:
-        write_episodes(out, (rollout.episode for rollout in result.rollouts))
     if json:
-        sys.stdout.write(
-            jsonlib.dumps({"target": target, "split": split, **result.to_json()}, ensure_ascii=False) + "\n"
-        )
+        shown = {"target": target, "folder": str(folder), "plan": plan.to_json(), "agent": who, **result.to_json()}
+        sys.stdout.write(harmless(jsonlib.dumps(shown, ensure_ascii=False)) + "\n")
     else:
-        print_families(f"{target} on {split}", result.to_json()["families"])
+        print_result(f"{who['name']} on {name}, {chosen_split}: protocol {rules.name}", result)
 
 
-def _configuration(target: str) -> tuple[TrainConfig, RunFolder | None]:
-    folder = RunFolder(Path(target))
-    if folder.config_file.exists() and (Path(target) / "checkpoints").is_dir():
-        return make_config(folder.read_config()), folder
-    return make_config({"model": target}), None
-
-
-def _options(config: TrainConfig, env: str | None, given: dict[str, str] | None) -> dict[str, Any]:
+def _environment_options(target: Target, environment: str, given: Mapping[str, str] | None) -> dict[str, Any]:
+    """What was given, as the suite takes it; else the run's own, where it is the run's environment."""
     if given is not None:
-        return dict(given)
-    return config.environment_options if env in (None, config.environment) else {}
+        return find_environment(environment).parse(given)
+    return target.config.environment_options if environment == target.config.environment else {}
 
 
-def _checkpoint(run: RunFolder, *, at_start: bool) -> Path:
-    if at_start:
-        return run.path / "start"
-    found = run.latest()
-    if found is None:
-        raise CheckpointError(f"{str(run.path)!r} has no checkpoint yet; let it train for a while.")
-    return found[1]
+def _held_out(suite: TaskSuite) -> str:
+    splits = suite.splits()
+    return splits[min(1, len(splits) - 1)]
+
+
+def _own_protocol(target: Target, environment: str, suite: TaskSuite) -> Protocol:
+    """The settings of the run's recipe, or of a model that has none."""
+    config = target.config
+    trained = target.run is not None
+    values: dict[str, Any] = {
+        "temperature": config.eval_temperature,
+        "seeds": 1,
+        "episodes_per_task": 1,
+        "tasks": config.eval_tasks,
+        "horizon": config.horizon if trained and environment == config.environment else suite.horizon,
+        "history": config.history,
+        "prompt_tokens": None,
+        "response_tokens": config.max_response_tokens if trained or config.constrained else _FREE_TOKENS,
+        "resamples": RESAMPLES,
+    }
+    source = "the run's recipe" if trained else "default"
+    return Protocol(CUSTOM, environment, **values, sources=dict.fromkeys(values, source))
+
+
+def _folder_name(who: Mapping[str, Any], plan: Plan) -> str:
+    """Readable, and different for everything that makes another evaluation."""
+    settled = jsonlib.dumps([who, plan.to_json()], sort_keys=True)
+    digest = hashlib.sha256(settled.encode()).hexdigest()[:8]
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in str(who["name"]))
+    return f"{name}-{who['prompting']}-{plan.protocol.name}-{plan.split}-{digest}"
+
+
+def print_result(title: str, result: EvaluationResult) -> None:
+    """Two tables by family, success and how episodes went; and what is told of the overall row alone."""
+    console = Console()
+    overall = result.families[OVERALL]
+    ks = list(overall.pass_at)
+    success = [
+        ("success", lambda row: interval_cell(row.success)),
+        *((f"pass@{k}", lambda row, k=k: f"{row.pass_at[k]:.1%}" if k in row.pass_at else "–") for k in ks[1:]),
+        ("score", lambda row: f"{row.score:.3f}"),
+        ("tasks", lambda row: str(row.tasks)),
+    ]
+    course = [
+        ("turns won", lambda row: _number(row.turns_won)),
+        ("turns lost", lambda row: _number(row.turns_lost)),
+        ("horizon", lambda row: f"{row.horizon:.1%}"),
+        ("valid action", lambda row: f"{row.valid_action:.1%}"),
+        ("valid format", lambda row: f"{row.valid_format:.1%}"),
+        ("cut off", lambda row: f"{row.truncated:.1%}"),
+        ("tokens", lambda row: _number(row.tokens)),
+    ]
+    console.print(_table(f"{title}\n{overall.episodes} episodes, 95 % interval over tasks", result.families, success))
+    console.print(_table("How the episodes went", result.families, course))
+    if overall.errors:
+        first = next(outcome.reason for outcome in result.outcomes if outcome.reason)
+        console.print(f"{overall.errors} episodes ended in an error and count as failures; the first: {first}")
+    if len(overall.seeds) > 1:
+        console.print("Success by seed: " + ", ".join(f"{seed}: {mean:.1%}" for seed, mean in overall.seeds.items()))
+    if overall.trials:
+        console.print("Won within 1, 2, … trials: " + ", ".join(f"{share:.1%}" for share in overall.trials))
+
+
+def _table(title: str, families: Mapping[str, FamilyResult], columns: Sequence[tuple[str, Any]]) -> Table:
+    table = Table(title=title)
+    table.add_column("family")
+    for name, _ in columns:
+        table.add_column(name, justify="right", no_wrap=name == "success")
+    for family, row in families.items():
+        table.add_row(family, *(cell(row) for _, cell in columns))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

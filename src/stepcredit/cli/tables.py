@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from stepcredit.cli.console import Console
+from stepcredit.core.text import harmless
+from stepcredit.evaluation.intervals import Interval
 from stepcredit.training.run_folder import RunFolder
 
 
@@ -17,7 +19,9 @@ def print_evaluations(run: RunFolder, *, json: bool) -> None:
     """Success by family at every moment of a run: a table, or JSON on standard output."""
     lines = [line for line in run.metrics() if line["kind"] == "evaluation"]
     if json:
-        sys.stdout.write(jsonlib.dumps({"run": str(run.path), "evaluations": lines}, ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            harmless(jsonlib.dumps({"run": str(run.path), "evaluations": lines}, ensure_ascii=False)) + "\n"
+        )
         return
     console = Console()
     for split in dict.fromkeys(line["split"] for line in lines):
@@ -29,23 +33,13 @@ def print_evaluations(run: RunFolder, *, json: bool) -> None:
         for family in next(iter(moments.values())):
             table.add_row(family, *(_cell(families.get(family)) for families in moments.values()))
         console.print(table)
-    console.print(f"Run folder: {run.path}", markup=False, soft_wrap=True)
+    console.print(f"Run folder: {run.path}", soft_wrap=True)
 
 
-def print_families(title: str, families: Mapping[str, Mapping[str, Any]]) -> None:
-    """One evaluation: a row a family."""
-    table = Table(title=f"{title} (95 % interval over tasks)")
-    table.add_column("family")
-    for column in ("success", "score", "turns", "valid", "horizon", "tasks"):
-        table.add_column(column, justify="right")
-    for family, row in families.items():
-        rest = (f"{row['score']:.3f}", f"{row['turns']:.1f}", f"{row['valid']:.1%}", f"{row['horizon']:.1%}")
-        table.add_row(family, _cell(row), *rest, str(row["tasks"]))
-    Console().print(table)
+def interval_cell(interval: Interval) -> str:
+    """A share with its interval."""
+    return f"{interval.mean:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    success = row["success"]
-    return f"{success['mean']:.1%} [{success['low']:.1%}, {success['high']:.1%}]"
+    return "–" if row is None else interval_cell(Interval(**row["success"]))

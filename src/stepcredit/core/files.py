@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import math
 import os
+import secrets
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, cast
@@ -27,17 +26,17 @@ from numpy.typing import NDArray
 from stepcredit.core.credit import Credit
 from stepcredit.core.episodes import Episode, Parent, Turn
 from stepcredit.core.errors import InputError
+from stepcredit.core.packed import BROKEN, LONGEST_LINE, unpacked
 from stepcredit.core.parsing import fault, parse_episode
+from stepcredit.core.text import harmless
 from stepcredit.core.turns import Turns, TurnsBuilder
 
 STANDARD_OUTPUT = Path("-")
 """As a path to write to: standard output."""
 
 _BUFFER = 1 << 20
-_LONGEST_LINE = 1 << 30
-"""Bytes of one line: an episode of a million turns fits, a decompression bomb does not."""
 _ROWS_AT_ONCE = 1 << 16
-_DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+_DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 """What goes wrong while bytes are written, as against faults of whoever makes them."""
 _NUMBERS = {int, float}
 _NOT_RECORDED = math.nan
@@ -51,7 +50,7 @@ def read_episodes(path: str | Path) -> Iterator[Episode]:
         FileFormatError: a line does not have the required form; names file, line and field.
     """
     builder = TurnsBuilder(source=str(path))
-    for place, line in _lines(path):
+    for place, line in numbered_lines(path):
         episode = parse_episode(line, place)
         builder.add(episode)
         yield episode
@@ -65,7 +64,7 @@ def read_turns(path: str | Path) -> Turns:
         InputError, FileFormatError: as ``read_episodes``.
     """
     builder = TurnsBuilder(source=str(path))
-    for place, line in _lines(path):
+    for place, line in numbered_lines(path):
         columns = _columns(line)
         if columns is None:
             builder.add(parse_episode(line, place))
@@ -95,9 +94,9 @@ def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
 
 def write_credit(path: str | Path, turns: Turns, credit: Credit) -> None:
     """Write a credit file: one line a turn in the table's order; NaN (not scored) becomes null."""
-    tasks = [orjson.dumps(name).decode() for name in turns.task_names]
+    tasks = [_quoted(name) for name in turns.task_names]
     heads = [
-        f'{{"task":{tasks[task]},"episode":{orjson.dumps(name).decode()},"turn":'
+        f'{{"task":{tasks[task]},"episode":{_quoted(name)},"turn":'
         for task, name in zip(turns.episode_task.tolist(), turns.episode_names, strict=True)
     ]
     columns: list[NDArray[Any]] = [turns.turn, credit.advantage, *credit.components.values()]
@@ -152,7 +151,8 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """A neighbour of the file, which takes its place when all went well; a special file itself."""
     place = path.resolve()
     special = place.exists() and not place.is_file()
-    partial = place if special else place.with_name(f".{place.name}.{os.getpid()}.partial")
+    # A name of its own, whoever else writes the same file at the same time: the last to finish wins, whole.
+    partial = place if special else place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
     try:
         raw = partial.open("wb", buffering=_BUFFER)
     except OSError as error:
@@ -172,25 +172,26 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
             partial.replace(place)
     except BaseException:
         if not special:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):  # a disk that turned read-only keeps even this
+                partial.unlink(missing_ok=True)
         raise
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """Each line with its ``FILE:LINE``; the line feed at the end of the file starts no further line."""
     path, number = Path(path), 0
     try:
         with path.open("rb", buffering=_BUFFER) as raw:
             file: IO[bytes] = raw
             if path.suffix == ".gz":
-                file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), _BUFFER)
-            while line := file.readline(_LONGEST_LINE):
+                file = unpacked(raw, path, _BUFFER)
+            while line := file.readline(LONGEST_LINE):
                 number += 1
-                if len(line) == _LONGEST_LINE:
-                    got = f"a line of {_LONGEST_LINE} bytes or more"
+                if len(line) == LONGEST_LINE:
+                    got = f"a line of {LONGEST_LINE} bytes or more"
                     raise fault(f"{path}:{number}", "line", got, "one episode a line")
                 yield f"{path}:{number}", line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except BROKEN as error:
         raise fault(f"{path}:{number + 1}", "line", f"broken gzip data ({error})", "a whole gzip file") from None
     except OSError as error:
         raise InputError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
@@ -263,6 +264,11 @@ def _mean_nll(turn: dict[str, Any]) -> float:
         return cast(float, turn["nll"])
     values = turn.get("logprobs")
     return -sum(values) / len(values) if values else _NOT_RECORDED
+
+
+def _quoted(name: str) -> str:
+    """A name in JSON that a terminal can be shown."""
+    return harmless(orjson.dumps(name).decode())
 
 
 def _separators(credit: Credit) -> list[str]:

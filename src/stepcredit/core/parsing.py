@@ -36,14 +36,14 @@ def parse_episode(line: bytes, place: str) -> Episode:
     Raises:
         FileFormatError: not JSON, or not an episode; names place, field, what was found and what is expected.
     """
-    record = _Fields(_decode(line, place), place, "")
+    record = Fields(decode(line, place), place, "")
     turns = record.required("turns", list, "a list of turns")
     if not turns:
         raise record.fault("turns", "an empty list", "at least one turn")
     return Episode(
         task=record.required("task", str, "a string"),
         episode=record.required("episode", str, "a string"),
-        turns=tuple(_turn(_Fields(turn, place, f"turns[{index}].")) for index, turn in enumerate(turns)),
+        turns=tuple(_turn(Fields(turn, place, f"turns[{index}].")) for index, turn in enumerate(turns)),
         final_observation=record.required("final_observation", str, "a string"),
         success=record.required("success", bool, "true or false"),
         parent=_parent(record),
@@ -53,7 +53,7 @@ def parse_episode(line: bytes, place: str) -> Episode:
     )
 
 
-def _turn(fields: _Fields) -> Turn:
+def _turn(fields: Fields) -> Turn:
     return Turn(
         observation=fields.required("observation", str, "a string"),
         action=fields.required("action", str, "a string"),
@@ -68,14 +68,14 @@ def _turn(fields: _Fields) -> Turn:
     )
 
 
-def _parent(record: _Fields) -> Parent | None:
+def _parent(record: Fields) -> Parent | None:
     link = record.values.get("parent", _ABSENT)
     if link is None:
         return None
     expected = 'null or {"episode": …, "turn": …}'
     if not isinstance(link, dict):
-        raise record.fault("parent", _shown(link), expected)
-    fields = _Fields(link, record.place, "parent.")
+        raise record.fault("parent", shown(link), expected)
+    fields = Fields(link, record.place, "parent.")
     name = fields.required("episode", str, "a string")
     turn = fields.required("turn", int, "a whole number of at least 0")
     if turn < 0:
@@ -83,16 +83,16 @@ def _parent(record: _Fields) -> Parent | None:
     return Parent(name, turn)
 
 
-def _logprobs(fields: _Fields) -> tuple[float, ...] | None:
+def _logprobs(fields: Fields) -> tuple[float, ...] | None:
     values = fields.optional("logprobs", list, "a list of numbers")
     if values is None:
         return None
-    entries = _Fields({f"[{i}]": value for i, value in enumerate(values)}, fields.place, f"{fields.prefix}logprobs")
+    entries = Fields({f"[{i}]": value for i, value in enumerate(values)}, fields.place, f"{fields.prefix}logprobs")
     return tuple(entries.defaulted(entry, "a finite number") for entry in entries.values)
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
+class Fields:
     """One JSON object under inspection: its values, where it stands, and the path to it inside the line."""
 
     values: Mapping[str, Any]
@@ -101,7 +101,7 @@ class _Fields:
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, dict):
-            raise fault(self.place, self.prefix.rstrip(".") or "line", _shown(self.values), "a JSON object")
+            raise fault(self.place, self.prefix.rstrip(".") or "line", shown(self.values), "a JSON object")
 
     def fault(self, field: str, got: str, expected: str) -> FileFormatError:
         return fault(self.place, self.prefix + field, got, expected)
@@ -110,7 +110,7 @@ class _Fields:
         """The field's value, which must be there and of exactly this type (true is no whole number)."""
         value = self.values.get(field, _ABSENT)
         if type(value) is not kind:
-            raise self.fault(field, _shown(value), expected)
+            raise self.fault(field, shown(value), expected)
         return value
 
     def optional(self, field: str, kind: type, expected: str) -> Any:
@@ -124,7 +124,7 @@ class _Fields:
             return None
         number = float(value) if type(value) in (int, float) else math.nan
         if not (math.isfinite(number) and low <= number <= high):
-            raise self.fault(field, _shown(value), expected)
+            raise self.fault(field, shown(value), expected)
         return number
 
     def defaulted(self, field: str, expected: str, *, low: float = -math.inf) -> float:
@@ -144,7 +144,7 @@ def fault(place: str, field: str, got: str, expected: str) -> FileFormatError:
     return FileFormatError(f"{place}: {field}: got {got}, expected {expected}.")
 
 
-def _decode(line: bytes, place: str) -> Any:
+def decode(line: bytes, place: str) -> Any:
     """The line's JSON value. What the strict decoder refuses is looked at again, to say which field is to blame."""
     try:
         return orjson.loads(line)
@@ -181,7 +181,7 @@ def _refuse_unrepresentable(value: Any, place: str) -> None:
         elif isinstance(item, str) and any("\ud800" <= character <= "\udfff" for character in item):
             raise fault(place, _spelled([*path, name]), "half of a surrogate pair", "Unicode text")
         elif isinstance(item, float) and not math.isfinite(item):
-            raise fault(place, _spelled([*path, name]), _shown(item), "a finite number")
+            raise fault(place, _spelled([*path, name]), shown(item), "a finite number")
 
 
 def _parts(value: Any) -> Iterator[tuple[str | int, Any]]:
@@ -198,11 +198,11 @@ def _parts(value: Any) -> Iterator[tuple[str | int, Any]]:
 
 def _spelled(path: Iterable[str | int]) -> str:
     """A path into a line as messages show it: ``turns[3].reward``."""
-    steps = (name if isinstance(name, int) or name.isprintable() else _shown(name) for name in path)
+    steps = (name if isinstance(name, int) or name.isprintable() else shown(name) for name in path)
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A wrong value as an error message quotes it."""
     if value is _ABSENT:
         return "nothing"

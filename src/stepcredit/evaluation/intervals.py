@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepcredit.core.credit import FloatArray
 from stepcredit.core.errors import InputError
 
 RESAMPLES = 10_000
+_AT_ONCE = 1 << 22
+"""Counts drawn at once: bounds memory where there are many tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,45 @@ def cluster_bootstrap(values: Sequence[Sequence[float]], *, seed: int = 0, resam
         raise InputError("An interval needs at least one task, and at least one episode in each.")
     totals = np.array([np.sum(episodes) for episodes in values], dtype=np.float64)
     counts = np.array([len(episodes) for episodes in values], dtype=np.float64)
-    drawn = np.random.default_rng(seed).multinomial(len(values), np.full(len(values), 1 / len(values)), size=resamples)
-    means = (drawn @ totals) / (drawn @ counts)
+    means = _resampled_ratio(totals, counts, seed, resamples)
+    return _interval(float(totals.sum() / counts.sum()), means)
+
+
+def paired_bootstrap(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """Difference of two means over the same tasks, second − first; a resample draws both sides of a task together.
+
+    Statistic of one resample: Σ (second − first totals of the drawn tasks) / Σ (their episode counts).
+
+    Args:
+        first: one sequence per task, as for ``cluster_bootstrap``.
+        second: the same tasks in the same order, as many episodes of each.
+        seed: fixes the resamples.
+        resamples: number of bootstrap draws.
+
+    Raises:
+        InputError: no task, or the two sides differ in tasks or in episodes of a task.
+    """
+    if [len(episodes) for episodes in first] != [len(episodes) for episodes in second]:
+        raise InputError("A paired difference needs the same tasks and as many episodes of each on both sides.")
+    pairs = [zip(*pair, strict=True) for pair in zip(first, second, strict=True)]
+    return cluster_bootstrap([[b - a for a, b in pair] for pair in pairs], seed=seed, resamples=resamples)
+
+
+def _resampled_ratio(totals: FloatArray, counts: FloatArray, seed: int, resamples: int) -> FloatArray:
+    """Σ drawn totals / Σ drawn counts, ``[resamples]``."""
+    rng = np.random.default_rng(seed)
+    tasks = len(totals)
+    shares = np.full(tasks, 1 / tasks)
+    means = np.empty(resamples)
+    step = max(_AT_ONCE // tasks, 1)
+    for start in range(0, resamples, step):
+        drawn = rng.multinomial(tasks, shares, size=min(step, resamples - start))
+        means[start : start + step] = (drawn @ totals) / (drawn @ counts)
+    return means
+
+
+def _interval(mean: float, means: FloatArray) -> Interval:
     low, high = np.percentile(means, [2.5, 97.5])
-    return Interval(float(totals.sum() / counts.sum()), float(low), float(high))
+    return Interval(mean, float(low), float(high))

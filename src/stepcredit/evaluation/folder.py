@@ -1,0 +1,300 @@
+"""An evaluation on disk: what was played, by whom, every episode, and the result. Killed anywhere, it continues.
+
+    FOLDER/evaluation.json      what is played and by whom, and in the end the result
+    FOLDER/parts/               finished batches of an evaluation that still runs
+    FOLDER/episodes.jsonl.gz    in the end every episode, as one rollout file
+
+Batches are the same whatever was finished before, and each draws from seeds of its own, so an evaluation that was
+interrupted ends bit-equal with one that was not. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stepcredit.core.episodes import Episode
+from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError
+from stepcredit.core.files import open_atomic, read_episodes, write_episodes
+from stepcredit.environments.protocol import Task, TaskSuite
+from stepcredit.evaluation.agents import Agent, Played, play_tasks
+from stepcredit.evaluation.protocols import Protocol
+from stepcredit.evaluation.results import FamilyResult, Outcome, summarize
+from stepcredit.rollouts.play import Progress
+
+BATCH = 64
+"""Episodes played together; what a kill loses at most."""
+FAILING = 8
+"""A batch in which so many episodes, and more than half, end in an error is not kept: something else is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is played: two evaluations can be compared where their plans are equal.
+
+    Attributes:
+        environment, environment_options, split: where the tasks live.
+        tasks: their identifiers, in order.
+        first_seed: repetitions have the seeds ``first_seed``, ``first_seed + 1``, …
+        protocol: how they are played.
+    """
+
+    environment: str
+    environment_options: Mapping[str, Any]
+    split: str
+    tasks: Sequence[str]
+    first_seed: int
+    protocol: Protocol
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the protocol with its sources."""
+        return {
+            "environment": self.environment,
+            "environment_options": dict(self.environment_options),
+            "split": self.split,
+            "first_seed": self.first_seed,
+            "protocol": {**self.protocol.settings(), "sources": dict(self.protocol.sources)},
+            "tasks": list(self.tasks),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """A finished evaluation: results by family, ``OVERALL`` last, and one outcome an episode."""
+
+    families: Mapping[str, FamilyResult]
+    outcomes: Sequence[Outcome]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {"families": {name: asdict(row) for name, row in self.families.items()}}
+
+
+def run_evaluation(
+    agent: Agent,
+    suite: TaskSuite,
+    tasks: Sequence[Task],
+    plan: Plan,
+    who: Mapping[str, Any],
+    folder: Path,
+    progress: Progress | None = None,
+) -> EvaluationResult:
+    """Play what the plan says, or what is left of it, and keep every episode.
+
+    Args:
+        agent: who plays.
+        suite: makes the environments.
+        tasks: the plan's tasks.
+        plan: what is played and how.
+        who: what identifies the agent, as plain values; an evaluation of another agent is not continued.
+        folder: new, or one that this same evaluation began.
+        progress: called with (finished episodes, all episodes).
+
+    Raises:
+        OptionError: no tasks, or the folder holds an evaluation of something else.
+        CheckpointError: the folder cannot be read or written.
+        EnvironmentFaultError: most episodes of a batch ended in an error; names the first.
+    """
+    if not tasks:
+        raise OptionError("Nothing to evaluate: the list of tasks is empty; choose another split or more games.")
+    head = _plain({"plan": plan.to_json(), "agent": dict(who)})
+    kept = _begin(folder, head)
+    if "result" in kept:
+        _clean(folder)
+        return load_evaluation(folder).result
+    protocol = plan.protocol
+    size = max(BATCH // protocol.episodes_per_task, 1)
+    batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+    total = len(tasks) * protocol.episodes_per_task * protocol.seeds
+    outcomes: list[Outcome] = []
+    report = _Report(progress, total)
+    for seed in range(plan.first_seed, plan.first_seed + protocol.seeds):
+        for number, batch in enumerate(batches):
+            part = _Part(folder / "parts", f"{seed}-{number:06d}")
+            if part.finished:
+                played = part.read()
+            else:
+                played = play_tasks(
+                    agent, suite, batch, protocol, seed=seed, batch=number, progress=report.after(len(outcomes))
+                )
+                _check(played)
+                part.write(played)
+            outcomes += played.outcomes()
+            report.say(len(outcomes))
+    result = EvaluationResult(summarize(outcomes, resamples=protocol.resamples), outcomes)
+    failures = [asdict(outcome) for outcome in outcomes if not outcome.turns]
+    write_episodes(folder / "episodes.jsonl.gz", _all_episodes(folder / "parts"))
+    _write_json(folder / "evaluation.json", {**head, "failures": failures, "result": result.to_json()})
+    _clean(folder)
+    return result
+
+
+def _check(played: Played) -> None:
+    """A server that is down for a while, or a limit that fits no prompt, must not become a result.
+
+    Raises:
+        EnvironmentFaultError: most episodes ended in an error.
+    """
+    outcomes = played.outcomes()
+    reasons = [outcome.reason for outcome in outcomes if outcome.stop == "error"]
+    if len(reasons) >= FAILING and 2 * len(reasons) > len(outcomes):
+        raise EnvironmentFaultError(
+            f"{len(reasons)} of {len(outcomes)} episodes ended in an error; what was finished before is kept. "
+            f"The first: {reasons[0]}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A finished evaluation as its folder holds it."""
+
+    folder: Path
+    plan: Mapping[str, Any]
+    agent: Mapping[str, Any]
+    result: EvaluationResult
+
+
+def load_evaluation(folder: Path) -> Kept:
+    """Read a finished evaluation.
+
+    Raises:
+        InputError: no evaluation there, or a file of it is broken.
+        CheckpointError: it is not finished.
+    """
+    head = _read_json(folder / "evaluation.json")
+    if "result" not in head:
+        raise CheckpointError(f"{str(folder)!r} is not finished; run the same evaluation again, and it continues.")
+    played = Played(
+        tuple(read_episodes(folder / "episodes.jsonl.gz")), tuple(Outcome(**failure) for failure in head["failures"])
+    )
+    outcomes = played.outcomes()
+    resamples = head["plan"]["protocol"]["resamples"]
+    return Kept(
+        folder, head["plan"], head["agent"], EvaluationResult(summarize(outcomes, resamples=resamples), outcomes)
+    )
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> str | None:
+    """The first value in which two trees of plain values differ, as ``name: got … and …``; None where they agree."""
+    for name in [*first, *(name for name in second if name not in first)]:
+        one, other = first.get(name), second.get(name)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            inside = differing(one, other, f"{prefix}{name}.")
+            if inside is not None:
+                return inside
+        elif one != other:
+            return f"{prefix}{name} is {_short(one)} in one and {_short(other)} in the other"
+    return None
+
+
+def _begin(folder: Path, head: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The folder's own head, written where it has none.
+
+    Raises:
+        OptionError: the folder belongs to another evaluation.
+    """
+    file = folder / "evaluation.json"
+    if file.exists():
+        kept = _read_json(file)
+        difference = differing({name: kept.get(name) for name in head}, head)
+        if difference is not None:
+            raise OptionError(f"{str(folder)!r} holds another evaluation ({difference}); choose another --out.")
+        return kept
+    if folder.exists() and (not folder.is_dir() or any(not _left_over(path) for path in folder.iterdir())):
+        raise OptionError(f"{str(folder)!r} exists and holds no evaluation; choose another --out.")
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"Cannot write the evaluation {str(folder)!r}: {error.strerror}.") from error
+    _write_json(file, head)
+    return head
+
+
+def _left_over(path: Path) -> bool:
+    """Whether a kill of an evaluation may leave this behind."""
+    return path.name == "parts" or path.suffix == ".partial"
+
+
+def _clean(folder: Path) -> None:
+    for path in filter(_left_over, list(folder.iterdir())):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One batch on disk. Its JSON file is written last and says that all is there."""
+
+    folder: Path
+    name: str
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / f"{self.name}.json").exists()
+
+    def write(self, played: Played) -> None:
+        self.folder.mkdir(exist_ok=True)
+        write_episodes(self.folder / f"{self.name}.jsonl.gz", played.episodes)
+        _write_json(self.folder / f"{self.name}.json", {"failures": [asdict(one) for one in played.failures]})
+
+    def read(self) -> Played:
+        failures = _read_json(self.folder / f"{self.name}.json")["failures"]
+        episodes = tuple(read_episodes(self.folder / f"{self.name}.jsonl.gz"))
+        return Played(episodes, tuple(Outcome(**failure) for failure in failures))
+
+
+def _all_episodes(parts: Path) -> Iterator[Episode]:
+    for file in sorted(parts.glob("*.jsonl.gz"), key=lambda file: [int(word) for word in file.name[:-9].split("-")]):
+        yield from read_episodes(file)
+
+
+class _Report:
+    """Progress of the whole evaluation, each number said once."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._said = 0
+
+    def say(self, done: int) -> None:
+        if self._progress is not None and done != self._said:
+            self._progress(done, self._total)
+        self._said = done
+
+    def after(self, before: int) -> Progress:
+        """Progress of a batch that follows ``before`` finished episodes."""
+        return lambda done, _: self.say(before + done)
+
+
+def _write_json(file: Path, value: Mapping[str, Any]) -> None:
+    with open_atomic(file) as out:
+        out.write(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{str(file.parent)!r} holds no evaluation: {file.name} is missing.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot read {str(file)!r}: {error}.") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{str(file)!r} holds no JSON object.")
+    return value
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As it reads back from a file: tuples become lists, keys text."""
+    plain: dict[str, Any] = json.loads(json.dumps(value, ensure_ascii=False))
+    return plain
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"

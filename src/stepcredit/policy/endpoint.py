@@ -1,0 +1,382 @@
+"""A chat model behind an OpenAI-compatible endpoint: a batch of conversations in, a reply or a fault for each out.
+
+A conversation that gets no usable reply is a fault, a value that belongs to its own episode. Only what concerns every
+conversation alike (the key is refused, no such model or address) is an error. The key is read from an environment
+variable when a request is made; it is stored nowhere, and cut out of everything a server sends back.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, TypedDict
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from stepcredit.core.errors import OptionError
+from stepcredit.rollouts.calls import Fault, attempt_all, describe
+from stepcredit.rollouts.prompts import PromptTemplate
+from stepcredit.rollouts.types import Request, Response
+
+_LARGEST_ANSWER = 16 * 1024 * 1024
+"""Bytes of an answer; a longer one is cut there and is no JSON any more."""
+_LONGEST_WAIT = 60.0
+"""Seconds before a retry at most, whatever ``Retry-After`` says."""
+_LONGEST_EXCERPT = 200
+_RETRIED = {408, 425, 429}
+"""Statuses below 500 that are worth another attempt."""
+
+
+class Message(TypedDict):
+    """One message of a conversation; ``role`` is ``system``, ``user`` or ``assistant``."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model said.
+
+    Attributes:
+        text: the message; may be empty.
+        truncated: the token limit ended it.
+        logprobs: log-probability of each generated token, nats, where they were asked for and sent; else empty.
+        tokens: generated tokens, where the server counts them.
+    """
+
+    text: str
+    truncated: bool = False
+    logprobs: tuple[float, ...] = ()
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """Worth another attempt: why, and after how many seconds where the server says so; whether nobody was there."""
+
+    reason: str
+    wait: float | None = None
+    nobody: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A fault that every other conversation would meet too, as a sentence."""
+
+    sentence: str
+
+
+class ChatEndpoint:
+    """One model of one server.
+
+    Args:
+        base_url: address up to and without ``/chat/completions``, usually ending in ``/v1``; http or https.
+        model: name the server knows the model by.
+        key_variable: environment variable that holds the key; unset means that no key is sent.
+        concurrency: requests in flight, at least 1.
+        timeout: seconds one attempt may take, from the first byte sent to the last byte read.
+        retries: further attempts after 408, 425, 429, any 5xx, a lost connection or a time-out, at least 0.
+        backoff: seconds before the first of them; doubles with each, 60 at most. ``Retry-After`` comes first.
+
+    Raises:
+        OptionError: an address that is not http(s) or holds a password, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        key_variable: str = "OPENAI_API_KEY",
+        concurrency: int = 8,
+        timeout: float = 120.0,
+        retries: int = 4,
+        backoff: float = 1.0,
+    ) -> None:
+        self.base_url = _check_address(base_url)
+        self.model = model
+        self.key_variable = key_variable
+        for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0), ("backoff", backoff, 0)):
+            if not least <= value < math.inf:
+                raise OptionError(f"{name} is {value}; expected a finite number of at least {least}.")
+        if not 0 < timeout < math.inf:
+            raise OptionError(f"timeout is {timeout} s; expected a finite number above 0.")
+        self._concurrency, self._timeout, self._retries, self._backoff = concurrency, timeout, retries, backoff
+        # A redirect would carry the key to another host.
+        self._opener = urllib.request.build_opener(_NoRedirects())
+
+    def complete(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        temperature: float,
+        max_tokens: int,
+        seed: Sequence[int] | None = None,
+        logprobs: bool = False,
+    ) -> list[Reply | Fault]:
+        """A reply or a fault for every conversation, in order.
+
+        Args:
+            conversations: each ends with the message to be answered.
+            temperature: ≥ 0; 0 is greedy.
+            max_tokens: tokens a reply may take.
+            seed: one number per conversation, passed on; servers treat it as best effort.
+            logprobs: ask for the log-probabilities of the generated tokens.
+
+        Raises:
+            OptionError: nobody answers any of them, or the server refuses the key or knows no such model or address.
+        """
+        key = self._key()
+        options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+        if logprobs:
+            options["logprobs"] = True
+        bodies = [{"model": self.model, "messages": list(messages), **options} for messages in conversations]
+        if seed is not None:
+            for body, number in zip(bodies, seed, strict=True):
+                body["seed"] = number
+        latest = self._attempt(bodies, key)
+        for attempt in range(self._retries):
+            pending = {index: one for index, one in enumerate(latest) if isinstance(one, _Retry)}
+            if not pending:
+                break
+            usual = self._backoff * 2.0**attempt
+            time.sleep(min(_LONGEST_WAIT, max(usual if one.wait is None else one.wait for one in pending.values())))
+            answers = self._attempt([bodies[index] for index in pending], key)
+            for index, answer in zip(pending, answers, strict=True):
+                latest[index] = answer
+        if bodies and all(isinstance(one, _Retry) and one.nobody for one in latest):
+            raise OptionError(f"Nobody answers at {self.base_url}; start the server or check the address.")
+        return [Fault(one.reason) if isinstance(one, _Retry) else one for one in latest]
+
+    def _attempt(self, bodies: Sequence[dict[str, Any]], key: str) -> list[Reply | Fault | _Retry]:
+        """One attempt at every request, several at once.
+
+        Raises:
+            OptionError: the server refuses one as it would all others.
+        """
+        calls = [partial(self._ask, body, key) for body in bodies]
+        answers: list[Reply | Fault | _Retry] = []
+        for answer in attempt_all(calls, concurrency=self._concurrency, timeout=self._timeout):
+            if isinstance(answer, _Refusal):
+                raise OptionError(answer.sentence)
+            if isinstance(answer, Fault) and answer.hung:
+                answers.append(_Retry(answer.reason))
+            else:
+                answers.append(answer)
+        return answers
+
+    def _key(self) -> str:
+        """The key, or an empty text.
+
+        Raises:
+            OptionError: it could not stand in a header; the message does not show it.
+        """
+        key = os.environ.get(self.key_variable, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise OptionError(f"The key in ${self.key_variable} holds characters that no key has; set it again.")
+        return key
+
+    def _ask(self, body: dict[str, Any], key: str) -> Reply | Fault | _Retry | _Refusal:
+        """One attempt."""
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(f"{self.base_url}/chat/completions", json.dumps(body).encode(), headers)
+        try:
+            with self._opener.open(request, timeout=self._timeout) as answer:
+                text = answer.read(_LARGEST_ANSWER)
+                if answer.length and len(text) < _LARGEST_ANSWER:
+                    return _Retry(f"{self.base_url} broke off in the middle of an answer")
+        except urllib.error.HTTPError as error:
+            with error:
+                return self._refused(error, key)
+        except (OSError, http.client.HTTPException) as error:
+            nobody = isinstance(getattr(error, "reason", error), ConnectionRefusedError | socket.gaierror)
+            return _Retry(f"no answer from {self.base_url} ({_hide(describe(error), key)})", nobody=nobody)
+        try:
+            return _read_reply(text, key)
+        except (ValueError, RecursionError) as error:
+            return Fault(f"unusable answer from {self.base_url} ({_hide(str(error), key)})")
+
+    def _refused(self, error: urllib.error.HTTPError, key: str) -> Fault | _Retry | _Refusal:
+        """What an error status comes to."""
+        if error.code == 401:  # its text may show parts of the key
+            hint = "check it" if key else "set it to your key"
+            return _Refusal(f"{self.base_url} refuses the key in ${self.key_variable} (status 401); {hint}.")
+        try:
+            excerpt = " ".join(error.read(_LARGEST_ANSWER).decode(errors="replace").split())
+        except (OSError, http.client.HTTPException):
+            excerpt = ""
+        # Cut after hiding: half a key would not be found.
+        said = _hide(excerpt, key)[:_LONGEST_EXCERPT]
+        if error.code == 404:
+            return _Refusal(
+                f"{self.base_url} knows no model {self.model!r}, or is not the address of an OpenAI-compatible "
+                f"endpoint (status 404: {said}); check the address and the name."
+            )
+        reason = f"status {error.code} from {self.base_url}: {said}"
+        if error.code in _RETRIED or error.code >= 500:
+            return _Retry(reason, _retry_after(error.headers.get("Retry-After")))
+        return Fault(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a response of an endpoint carries as its record: generated tokens, where the server counts them."""
+
+    tokens: int | None
+
+
+class EndpointPolicy:
+    """A model behind an endpoint as a policy that plays and does not learn; see ``rollouts.types.Policy``.
+
+    Responses carry no log-probabilities; their entropy is not known and given as 0.
+
+    Args:
+        endpoint: who answers.
+        template: how a request becomes one user message; self-contained.
+        max_response_tokens: tokens a response may take.
+
+    Raises:
+        OptionError: an append-only template, whose earlier turns would be lost.
+    """
+
+    def __init__(self, endpoint: ChatEndpoint, template: PromptTemplate, *, max_response_tokens: int) -> None:
+        if template.append_only:
+            raise OptionError("An endpoint gets one whole message a turn; choose a template that is not append-only.")
+        self.endpoint = endpoint
+        self.template = template
+        self.max_response_tokens = max_response_tokens
+
+    def session(self, seed: Sequence[int], *, temperature: float = 1.0) -> EndpointSession:
+        """Start answering a batch of episodes; the seed is passed on, and how far it binds is the server's business."""
+        return EndpointSession(self, tuple(seed), temperature)
+
+
+class EndpointSession:
+    """A batch of episodes answered together; see ``rollouts.types.Session``."""
+
+    def __init__(self, policy: EndpointPolicy, seed: tuple[int, ...], temperature: float) -> None:
+        self._policy = policy
+        self._seed = seed
+        self._temperature = temperature
+        self._asked: Counter[int] = Counter()
+
+    def respond(self, requests: Sequence[Request]) -> list[Response]:
+        """One response per request, in order; a failed one carries the reason."""
+        policy = self._policy
+        replies = policy.endpoint.complete(
+            [[Message(role="user", content=policy.template.render(request))] for request in requests],
+            temperature=self._temperature,
+            max_tokens=policy.max_response_tokens,
+            seed=[self._draw_seed(request.key) for request in requests],
+        )
+        return [
+            Response("", (), 0.0, failure=reply.reason)
+            if isinstance(reply, Fault)
+            else Response(reply.text, (), 0.0, record=Counted(reply.tokens), truncated=reply.truncated)
+            for reply in replies
+        ]
+
+    def finish(self, key: int) -> None:
+        """Nothing is kept for an episode but how often it asked."""
+        self._asked.pop(key, None)
+
+    def _draw_seed(self, key: int) -> int:
+        """A seed of its own for every response of every episode."""
+        self._asked[key] += 1
+        return int(np.random.default_rng([*self._seed, key, self._asked[key]]).integers(2**31))
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _check_address(base_url: str) -> str:
+    """The address without a slash at its end.
+
+    Raises:
+        OptionError: it is not http(s), names no host, or holds a user or password.
+    """
+    try:
+        parts = urlsplit(base_url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise OptionError(f"{base_url!r} is no address of an endpoint; expected http(s)://HOST[:PORT]/v1.")
+    if "@" in parts.netloc:
+        raise OptionError("An endpoint's address may not hold a user or password; put the key into a variable.")
+    return base_url.rstrip("/")
+
+
+def _read_reply(text: bytes, key: str) -> Reply:
+    """The first choice of an answer.
+
+    Raises:
+        ValueError: the answer has another form; says how.
+    """
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        raise ValueError(f"no JSON: {text[:_LONGEST_EXCERPT].decode(errors='replace')!r}") from None
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    if choice is None or not isinstance(content, str):
+        raise ValueError("no text at choices[0].message.content")
+    content = content.encode(errors="replace").decode()  # lone surrogates cannot be written to a file
+    usage = answer.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return Reply(
+        text=_hide(content, key),
+        truncated=choice.get("finish_reason") == "length",
+        logprobs=_read_logprobs(choice.get("logprobs")),
+        tokens=tokens if type(tokens) is int and tokens >= 0 else None,
+    )
+
+
+def _read_logprobs(sent: Any) -> tuple[float, ...]:
+    """The log-probabilities of the generated tokens; empty unless every one is a finite number."""
+    tokens = sent.get("content") if isinstance(sent, dict) else None
+    values: list[Any] = []
+    if isinstance(tokens, list):
+        values = [token.get("logprob") if isinstance(token, dict) else None for token in tokens]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+        return ()
+    return tuple(map(float, values))
+
+
+def _hide(text: str, key: str) -> str:
+    return text.replace(key, "[key]") if key else text
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds that a ``Retry-After`` header asks for: a number, or a date from now; None where it cannot be read."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
