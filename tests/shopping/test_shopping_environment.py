@@ -85,7 +85,7 @@ def test_the_first_page_and_a_purchase(generated: ShoppingSuite):
 def test_a_purchase_without_options(kind: Any, expected: float):
     """Two attributes and the price of two attributes, two options and the price; then one option more."""
     suite = ShoppingSuite(nouns="light", reward=kind, products=60)
-    environment = suite.make(suite.tasks("test")[0])
+    environment = suite.make(suite.task(0))
     expert = suite.expert(environment)
     commands = expert_commands(environment, expert)
     environment.reset()
@@ -216,8 +216,7 @@ def test_no_expert_for_what_cannot_be_had(catalogue_files: Files):
     }
     files = catalogue_files([item("A"), item("B", query="other", customization_options=options)], notes)
     suite = ShoppingSuite(**files, nouns="light")
-    assert len(suite.tasks("test")) == 2
-    assert [suite.expert(suite.make(task)).act() for task in suite.tasks("test")] == [None, None]
+    assert [suite.expert(suite.make(suite.task(position))).act() for position in (0, 1)] == [None, None]
 
 
 def test_the_expert_takes_another_product_of_the_query(catalogue_files: Files):
@@ -226,7 +225,7 @@ def test_the_expert_takes_another_product_of_the_query(catalogue_files: Files):
         "B": {"attributes": ["warm"]},
     }
     suite = ShoppingSuite(**catalogue_files([item("A"), item("B")], notes), nouns="light")
-    environment = suite.make(suite.tasks("test")[0])
+    environment = suite.make(suite.task(0))
     assert expert_commands(environment, suite.expert(environment))[-2:] == ["click[b]", "click[buy now]"]
     assert environment.session.score is not None
     assert environment.session.score.total == 1.0
@@ -292,8 +291,7 @@ def test_hostile_products(catalogue_files: Files, text: str):
     )
     notes = {"H": {"attributes": [text], "instruction": f"Find {text}", "instruction_attributes": [text]}}
     suite = ShoppingSuite(**catalogue_files([item("A"), entry], notes), nouns="light")
-    assert len(suite.tasks("test")) == 2
-    for task in suite.tasks("test"):
+    for task in (suite.task(0), suite.task(1)):
         environment = suite.make(task)
         texts = [task.goal, environment.reset()[0]]
         expert = suite.expert(environment)
@@ -313,7 +311,7 @@ def test_a_value_with_brackets_can_be_chosen(catalogue_files: Files):
     entry = item("H", customization_options={"size": [{"value": "big [x] size"}]})
     notes = {"H": {"attributes": ["soft"], "instruction": "Find it", "instruction_attributes": ["soft"]}}
     suite = ShoppingSuite(**catalogue_files([entry], notes), nouns="light")
-    environment = suite.make(suite.tasks("test")[0])
+    environment = suite.make(suite.task(0))
     assert expert_commands(environment, suite.expert(environment))[-2:] == ["click[big [x] size]", "click[buy now]"]
     assert environment.session.score is not None
     assert environment.session.score.total == 1.0
@@ -321,7 +319,7 @@ def test_a_value_with_brackets_can_be_chosen(catalogue_files: Files):
 
 def test_everything_works_from_a_folder_of_official_files(shared_data: Path):
     suite = make_suite("shopping", items=str(shared_data / "webshop" / "items.json.gz"), products=100, nouns="light")
-    environment = suite.make(suite.tasks("test")[0])
+    environment = suite.make(suite.task(0))
     environment.reset()
     observation, *_ = environment.step("search[shirt]")
     assert observation.startswith("'Back to Search' [SEP] 'Page 1 (Total results: ")

@@ -23,7 +23,7 @@ from stepcredit.environments.shopping.goals import (
     human_goals,
 )
 from stepcredit.environments.shopping.products import HumanInstruction, Product, load_products
-from stepcredit.environments.shopping.suite import ShoppingSuite
+from stepcredit.environments.shopping.suite import ShoppingSuite, _split_goals
 
 
 def slow_goals(products: list[Product], seed: int) -> list[tuple[str, str, float]]:
@@ -55,7 +55,8 @@ def test_official_goals_and_their_order(official: ShoppingSuite, shared_data: Pa
     expected = slow_goals(load_products(folder / "items.json.gz", folder / "items_ins.json.gz"), 233)
     assert len(expected) == 6_678
     assert [task.goal for task in official.tasks("test")] == [text for _, text, _ in expected[:500]]
-    assert [task.goal for task in official.tasks("train")] == [text for _, text, _ in expected[500:]]
+    in_order = [task.goal for split in ("train", "eval") for task in official.tasks(split)]
+    assert in_order == [text for _, text, _ in expected[500:]]
     for task, (asin, _, limit) in zip(official.tasks("test")[:50], expected, strict=False):
         goal = official.make(task).goal
         assert (goal.asin, goal.price_limit) == (asin, limit)
@@ -64,7 +65,7 @@ def test_official_goals_and_their_order(official: ShoppingSuite, shared_data: Pa
 def test_generated_goals_and_another_seed():
     suite = ShoppingSuite(nouns="light", products=80, seed=7)
     expected = slow_goals(list(suite.shop.products), 7)
-    assert [task.goal for split in ("test", "train") for task in suite.tasks(split)] == [
+    assert [task.goal for split in ("test", "train", "eval") for task in suite.tasks(split)] == [
         text for _, text, _ in expected
     ]
 
@@ -167,16 +168,16 @@ def test_human_goals_of_a_suite(catalogue_files: Files):
     price = rng.uniform(5.0, 9.0)
     limits = [draw_limit(price if number < 300 else 20.0, rng) for number in range(510)]
     expected = [f"wish {number}, and price lower than {limits[number]:.2f} dollars" for number in goal_order(510, 233)]
-    assert [task.goal for task in suite.tasks("test")] == expected[:500]
-    assert [task.goal for task in suite.tasks("train")] == expected[500:]
+    assert [len(suite.tasks(split)) for split in ("test", "train", "eval")] == [255, 230, 25]
+    assert [task.goal for split in ("test", "train", "eval") for task in suite.tasks(split)] == expected
 
 
 def test_splits_of_a_small_catalogue(generated: ShoppingSuite):
-    assert generated.splits() == ("train", "test")
-    test, train = generated.tasks("test"), generated.tasks("train")
-    assert [task.id for task in test] == [f"goal/{number}" for number in range(500)]
-    assert [task.id for task in train] == [f"goal/{number}" for number in range(500, 2_700)]
-    assert train[-1] == generated.find("goal/2699")
+    assert generated.splits() == ("train", "eval", "test")
+    train = generated.tasks("train")
+    for split, numbers in (("test", range(500)), ("train", range(500, 2_480)), ("eval", range(2_480, 2_700))):
+        assert [task.id for task in generated.tasks(split)] == [f"goal/{number}" for number in numbers]
+    assert train[-1] == generated.find("goal/2479")
     assert train[1:3] == [train[1], train[2]]
 
 
@@ -191,9 +192,21 @@ def test_splits_of_a_large_catalogue():
     }
 
 
-def test_few_goals_are_all_test_goals():
-    suite = ShoppingSuite(nouns="light", products=5)
-    assert {split: len(suite.tasks(split)) for split in suite.splits()} == {"train": 0, "test": 45}
+@pytest.mark.parametrize(
+    ("count", "small", "sizes"),
+    [
+        (45, True, (21, 2, 22)),
+        (1, True, (1, 0, 0)),
+        (0, True, (0, 0, 0)),
+        (6_910, True, (5_769, 641, 500)),
+        (1_200, False, (350, 350, 500)),
+        (12_087, False, (10_587, 1_000, 500)),
+    ],
+)
+def test_few_goals_are_shared_out(count: int, small: bool, sizes: tuple[int, int, int]):
+    splits = _split_goals(count, small=small)
+    assert tuple(len(splits[split]) for split in ("train", "eval", "test")) == sizes
+    assert sorted(number for numbers in splits.values() for number in numbers) == list(range(count))
 
 
 def test_unknown_splits_and_tasks(generated: ShoppingSuite):
@@ -222,5 +235,5 @@ def test_companion_files_have_the_matching_name(tmp_path: Path, catalogue_files:
         ("human", "items_human_ins.json"),
     ):
         (folder / name).write_bytes(Path(written[kind]).read_bytes())
-    assert len(ShoppingSuite(items=str(folder / "items_shuffle_1000.json")).tasks("test")) == 1
+    assert len(ShoppingSuite(items=str(folder / "items_shuffle_1000.json")).tasks("train")) == 1
     assert len(ShoppingSuite(items=str(folder / "items_shuffle_1000.json"), goals="human").tasks("test")) == 0

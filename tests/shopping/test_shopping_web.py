@@ -29,7 +29,7 @@ def server(catalogue_files: Files) -> Iterator[ShopServer]:
     entry = item("B01", name=f"Shoe {WICKED}", full_description=WICKED, customization_options=options)
     notes = {"B01": {"attributes": [], "instruction": f"Find {WICKED}", "instruction_attributes": ["shoe"]}}
     suite = ShoppingSuite(**catalogue_files([entry], notes), nouns="light")
-    with ShopServer(suite, suite.tasks("test")) as started:
+    with ShopServer(suite, [suite.task(0), suite.task(1)]) as started:
         thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield started

@@ -1,7 +1,6 @@
 """Which tasks to play and which states to branch: mixture fit, Root, Branch, semantic evidence."""
 
 from stepcredit.allocation.allocator import Allocator, AllocatorState
-from stepcredit.allocation.semantic import BUNDLED_ENCODER, Encoder, SentenceEncoder
 from stepcredit.allocation.settings import (
     AllocationSettings,
     Quota,
@@ -11,6 +10,7 @@ from stepcredit.allocation.settings import (
     TaskInfo,
 )
 from stepcredit.allocation.states import StateGroup, Visits, state_groups
+from stepcredit.core.encoder import BUNDLED_ENCODER, Encoder, SentenceEncoder
 
 __all__ = [
     "BUNDLED_ENCODER",

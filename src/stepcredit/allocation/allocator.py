@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from stepcredit.allocation.branch import BranchAllocation
 from stepcredit.allocation.memory import TaskMemory
 from stepcredit.allocation.root import RootAllocation
-from stepcredit.allocation.semantic import Encoder
 from stepcredit.allocation.settings import (
     AllocationSettings,
     Quota,
@@ -34,6 +33,7 @@ from stepcredit.allocation.settings import (
     TaskInfo,
 )
 from stepcredit.allocation.states import StateGroup
+from stepcredit.core.encoder import Encoder
 from stepcredit.core.errors import CheckpointError, InputError, OptionError
 
 _ROOT_STREAM, _BRANCH_STREAM = 0, 1

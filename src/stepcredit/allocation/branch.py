@@ -13,11 +13,12 @@ from stepcredit.allocation.grid import Evidence, mixture_grid
 from stepcredit.allocation.memory import NOT_REMEMBERED, Outcomes, RowArray, StateMemory, TaskMemory, VectorArray
 from stepcredit.allocation.mixture import Group, Mixture, MixtureFit
 from stepcredit.allocation.particles import ClusterCounts, conversion_curves, draw_particles, success_probabilities
-from stepcredit.allocation.semantic import Encoder, branch_masses, encode, state_donors
+from stepcredit.allocation.semantic import branch_masses, encode, state_donors
 from stepcredit.allocation.settings import AllocationSettings, Suffixes, SuffixOutcome
 from stepcredit.allocation.states import StateGroup, identity
 from stepcredit.allocation.suffixes import best_suffixes, random_suffixes
 from stepcredit.core.credit import FloatArray
+from stepcredit.core.encoder import Encoder
 from stepcredit.core.episodes import Parent
 from stepcredit.core.errors import InputError
 

@@ -23,9 +23,10 @@ from stepcredit.allocation.contrast import (
 from stepcredit.allocation.grid import Evidence, mixture_grid
 from stepcredit.allocation.memory import RowArray, TaskMemory
 from stepcredit.allocation.mixture import Group, Mixture, MixtureFit
-from stepcredit.allocation.semantic import Encoder, encode, root_masses
+from stepcredit.allocation.semantic import encode, root_masses
 from stepcredit.allocation.settings import AllocationSettings, Quota, RootOutcome, TaskInfo
 from stepcredit.core.credit import FloatArray
+from stepcredit.core.encoder import Encoder
 from stepcredit.core.errors import InputError
 
 

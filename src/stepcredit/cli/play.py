@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.columns import Columns
-from rich.console import Console
 from rich.text import Text
 
-from stepcredit.core.errors import OptionError, unknown_name
-from stepcredit.environments.catalogue import ENVIRONMENTS, make_suite
-from stepcredit.environments.protocol import Environment, Task, TaskSuite
+from stepcredit.cli.console import Console
+from stepcredit.core.errors import OptionError
+from stepcredit.environments.catalogue import find_environment, find_task, make_suite
+from stepcredit.environments.protocol import Environment, TaskSuite
 
 QUIT = "quit"
 
@@ -29,25 +29,17 @@ def play(
     """Play a task yourself: type a command, or the number it is listed with, or `quit`.
 
     Args:
-        environment: name of the environment.
+        environment: name of the environment, or `module:Class` of your own.
         split: take the first task of this split; by default of the first split.
         task: identifier of the task to play instead.
         web: serve the split as pages for a browser on this machine instead; shopping only.
     """
-    if environment not in ENVIRONMENTS:
-        raise unknown_name("environment", environment, ENVIRONMENTS)
-    known = ENVIRONMENTS[environment].options()
-    values = {}
-    for option, text in options.items():
-        name = option.replace("-", "_")
-        if name not in known:
-            raise unknown_name(f"{environment} option", name, known)
-        values[name] = known[name].parse(text)
-    suite = make_suite(environment, **values)
+    suite = make_suite(environment, **find_environment(environment).parse(options))
     if web:
         _serve(suite, split or suite.splits()[0])
         return
-    played = suite.make(_choose(suite, split, task))
+    splits = suite.splits() if split is None else (split,)
+    played = suite.make(suite.tasks(splits[0])[0] if task is None else find_task(suite, task, splits))
     try:
         _converse(Console(), played)
     finally:
@@ -63,16 +55,6 @@ def _serve(suite: TaskSuite, split: str) -> None:
     with ShopServer(suite, suite.tasks(split)) as server:
         print(f"The shop is open at {server.url}; Ctrl-C closes it.", file=sys.stderr)
         server.serve_forever()
-
-
-def _choose(suite: TaskSuite, split: str | None, identifier: str | None) -> Task:
-    splits = (split,) if split is not None else suite.splits()
-    if identifier is None:
-        return suite.tasks(splits[0])[0]
-    for task in (task for name in splits for task in suite.tasks(name)):
-        if task.id == identifier:
-            return task
-    raise OptionError(f"Unknown task {identifier!r} in {', '.join(splits)}; one is {suite.tasks(splits[0])[0].id!r}.")
 
 
 def _converse(console: Console, environment: Environment) -> None:
@@ -94,7 +76,7 @@ def _converse(console: Console, environment: Environment) -> None:
     if over:
         console.print(Text(observation))
     outcome = "Won" if info["won"] else "Not won"
-    console.print(f"\n{outcome} after {turns} turn{'' if turns == 1 else 's'}.", style="bold", highlight=False)
+    console.print(f"\n{outcome} after {turns} turn{'' if turns == 1 else 's'}.", style="bold")
 
 
 def _list_commands(console: Console, commands: Sequence[str]) -> None:

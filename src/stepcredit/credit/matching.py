@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from stepcredit.core.credit import FloatArray, IntArray
+from stepcredit.core.encoder import sentence_vectors
 from stepcredit.core.turns import Turns
-from stepcredit.credit.encoder import sentence_vectors
 
 Matcher = Annotated[
     Literal["exact", "text", "embedding"], "which states are one: equal keys, similar texts, or near embeddings"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import NoneType, UnionType
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import TypeAdapter, ValidationError
 
 from stepcredit.core.errors import OptionError, unknown_name
-from stepcredit.environments.protocol import TaskSuite
+from stepcredit.environments.protocol import Task, TaskSuite
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,26 @@ class EnvironmentEntry:
     """One line of the catalogue.
 
     Attributes:
+        name: how users call it.
         summary: what is played, in one line.
         suite: ``module:class`` of its suite, imported when it is asked for.
     """
 
+    name: str
     summary: str
     suite: str
 
     def load(self) -> type[Any]:
-        """The suite's class."""
+        """The suite's class.
+
+        Raises:
+            OptionError: there is no such module or class.
+        """
         module, _, name = self.suite.partition(":")
-        loaded: type[Any] = getattr(import_module(module), name)
+        try:
+            loaded: type[Any] = getattr(import_module(module), name)
+        except (ModuleNotFoundError, AttributeError, ValueError) as error:
+            raise OptionError(f"Cannot load {self.suite!r}: {error}; expected MODULE:CLASS of a suite.") from None
         return loaded
 
     def options(self) -> dict[str, Option]:
@@ -83,6 +93,20 @@ class EnvironmentEntry:
                 meaning = next((extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, str)), "")
                 options[parameter.name] = Option(parameter.name, annotation, parameter.default, meaning)
         return options
+
+    def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Options as the suite takes them, from the command line's strings; ``-`` and ``_`` are the same in a name.
+
+        Raises:
+            OptionError: an option that does not exist, or a value that does not fit.
+        """
+        known, values = self.options(), {}
+        for spelled, text in given.items():
+            name = spelled.replace("-", "_")
+            if name not in known:
+                raise unknown_name(f"{self.name} option", name, known)
+            values[name] = known[name].parse(text)
+        return values
 
 
 def _type_name(annotation: Any) -> str:
@@ -98,37 +122,54 @@ def _type_name(annotation: Any) -> str:
     return str(getattr(annotation, "__name__", annotation))
 
 
-ENVIRONMENTS = {
-    "household": EnvironmentEntry(
+_ENTRIES = (
+    EnvironmentEntry(
+        "household",
         "ALFWorld's household tasks: six families, official or generated games",
         "stepcredit.environments.household.suite:HouseholdSuite",
     ),
-    "shopping": EnvironmentEntry(
+    EnvironmentEntry(
+        "shopping",
         "WebShop: find the product a customer describes, choose its options, buy it; official or generated catalogue",
         "stepcredit.environments.shopping.suite:ShoppingSuite",
     ),
-    "search_qa": EnvironmentEntry(
+    EnvironmentEntry(
+        "search_qa",
         "Questions answered in several turns with a retriever: own files and servers, or a generated world",
         "stepcredit.environments.search_qa.suite:SearchSuite",
     ),
-}
+)
+ENVIRONMENTS = {entry.name: entry for entry in _ENTRIES}
 """Every environment, by name."""
+
+
+def find_environment(name: str) -> EnvironmentEntry:
+    """The entry of a name, or of a suite of your own as ``module:Class``; its module may lie in the working directory.
+
+    Raises:
+        OptionError: no such environment.
+    """
+    if name in ENVIRONMENTS:
+        return ENVIRONMENTS[name]
+    if ":" not in name:
+        raise unknown_name("environment", name, ENVIRONMENTS)
+    if "" not in sys.path:
+        sys.path.append("")
+    return EnvironmentEntry(name, "an environment of your own", name)
 
 
 def make_suite(name: str, **options: Any) -> TaskSuite:
     """The suite of tasks of an environment.
 
     Args:
-        name: name in ``ENVIRONMENTS``.
+        name: name in ``ENVIRONMENTS``, or ``module:Class`` of a suite of your own.
         options: of that environment, see ``stepcredit envs NAME``.
 
     Raises:
         OptionError: no such environment or option, or a value that does not fit.
         InputError: data that an option points to cannot be read.
     """
-    if name not in ENVIRONMENTS:
-        raise unknown_name("environment", name, ENVIRONMENTS)
-    entry = ENVIRONMENTS[name]
+    entry = find_environment(name)
     known = entry.options()
     for option in options:
         if option not in known:
@@ -136,3 +177,21 @@ def make_suite(name: str, **options: Any) -> TaskSuite:
     checked = {option: known[option].check(value) for option, value in options.items()}
     suite: TaskSuite = entry.load()(**checked)
     return suite
+
+
+def find_task(suite: TaskSuite, identifier: str, splits: Sequence[str] | None = None) -> Task:
+    """The task of an identifier.
+
+    Args:
+        suite: whose task it is.
+        identifier: the task's ``id``.
+        splits: where to look; None: everywhere.
+
+    Raises:
+        OptionError: no such task.
+    """
+    names = suite.splits() if splits is None else splits
+    for task in (task for name in names for task in suite.tasks(name)):
+        if task.id == identifier:
+            return task
+    raise OptionError(f"Unknown task {identifier!r} in {', '.join(names)}; one is {suite.tasks(names[0])[0].id!r}.")

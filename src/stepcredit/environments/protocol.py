@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NotRequired, Protocol, TypedDict, runtime_checkable
 
+PLACEHOLDER = "<words>"
+"""In an admissible command: any text may stand here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -23,7 +26,8 @@ class Task:
 class Info(TypedDict):
     """What ``reset`` and ``step`` tell beside the observation.
 
-    admissible: the commands that do something now, sorted and unique; empty where any text is accepted.
+    admissible: the commands that do something now, sorted and unique; empty where any text is accepted. One with
+        ``PLACEHOLDER`` in it stands for every text in that place.
     won: the verifier's outcome so far.
     score: graded outcome in [0, 1], where the environment has one.
     state: state key, where it is not the observation.

@@ -12,6 +12,9 @@ from stepcredit.environments.household.game import NOTHING, Game, State, Traits,
 from stepcredit.environments.household.goals import NEEDED_CAPABILITY, Goal, recognise
 from stepcredit.environments.household.pddl import PREDICATES, Problem, read_problem
 
+_MOST_ENTITIES = 1_000
+"""Objects, and receptacles; official rooms have some hundred. Commands grow with the square of their number."""
+
 
 def parse_problem(text: str, task: str) -> Game:
     """A game from a problem in PDDL.
@@ -62,6 +65,9 @@ class _Builder:
         self._locations = _Numbering([*start, *(location for _, location in self._facts["receptacleatlocation"])])
         self._objects = _Numbering(self._mentioned("object"))
         self._receptacles = _Numbering(self._mentioned("receptacle"))
+        for kind, entities in (("objects", self._objects), ("receptacles", self._receptacles)):
+            if len(entities.identifiers) > _MOST_ENTITIES:
+                raise InputError(f"{len(entities.identifiers):,} {kind}, expected at most {_MOST_ENTITIES:,}")
         self._object_types = self._objects.masks(self._facts["objecttype"])
         self._receptacle_types = self._receptacles.masks(self._facts["receptacletype"])
 

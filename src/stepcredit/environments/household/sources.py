@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import orjson
 
 from stepcredit.core.errors import InputError, OptionError, unknown_name
+from stepcredit.core.packed import BROKEN, read_bytes
 from stepcredit.environments.household.expert import plan
 from stepcredit.environments.household.game import Game
 from stepcredit.environments.household.generator import SPLITS, generate
@@ -23,6 +22,8 @@ from stepcredit.environments.household.rooms import SIZES, RoomSize
 from stepcredit.environments.protocol import Task
 
 GAME_FILE = "game.tw-pddl"
+_MOST_BROKEN = 1_000
+"""Lines of a file that may be no games: some are data, more are another kind of file."""
 OFFICIAL_SPLITS = ("train", "valid_train", "valid_seen", "valid_unseen")
 
 Warn = Callable[[str], None]
@@ -169,7 +170,10 @@ class FileGames:
                 yield _Record("/".join(path.absolute().parts[-4:-1]), str(path), partial(_read_game_file, path))
 
     def _scan_lines(self, warn: Warn) -> Iterator[_Record]:
-        for number, line in enumerate(_read_bytes(self._path).splitlines(), 1):
+        broken = 0
+        for number, line in enumerate(_read_bytes(self._path).split(b"\n"), 1):
+            if not line.strip():
+                continue
             origin = f"{self._path}:{number}"
             try:
                 values = _json_object(line)
@@ -178,6 +182,9 @@ class FileGames:
                     raise InputError(f"field 'id': got {identifier!r}, expected SPLIT/…")
             except InputError as error:
                 warn(f"{origin}: {error}")
+                broken += 1
+                if broken > _MOST_BROKEN:
+                    raise InputError(f"{origin}: {error}; {_MOST_BROKEN:,} lines before it are no games, too") from None
             else:
                 yield _Record(identifier, origin, partial(_problem_and_task, values))
 
@@ -203,9 +210,8 @@ def _ignore(warning: str) -> None:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
-    except (EOFError, zlib.error, OSError) as error:
+        return read_bytes(path)
+    except (*BROKEN, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"Cannot read {str(path)!r}: {reason}.") from None
 
@@ -236,7 +242,8 @@ def _read_game_file(path: Path) -> tuple[str, str]:
     values = _json_object(_read_bytes(path))
     if values.get("solvable") is False:
         raise InputError("marked as unsolvable by its makers")
-    sentence = re.search(r'Your task is to: ([^"]*)"', _text(values, "grammar"))
-    if sentence is None:
+    _, stated, rest = _text(values, "grammar").partition("Your task is to: ")
+    sentence, closed, _ = rest.partition('"')
+    if not (stated and closed):
         raise InputError("its grammar states no task")
-    return _text(values, "pddl_problem"), sentence[1]
+    return _text(values, "pddl_problem"), sentence

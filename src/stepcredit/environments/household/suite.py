@@ -31,7 +31,7 @@ class HouseholdSuite:
         warnings: the games left out so far, each with its file and the reason.
 
     Raises:
-        OptionError: an unknown family, or no games asked for.
+        OptionError: an unknown family, no games asked for, or an option of the generator beside ``games``.
         InputError: no games at the given place.
     """
 
@@ -57,12 +57,18 @@ class HouseholdSuite:
         if not self._families:
             raise OptionError(f"No family chosen; expected some of {', '.join(FAMILIES)}.")
         self._source: GameSource
+        counts = {"train": train, "valid_seen": valid_seen, "valid_unseen": valid_unseen}
         if games is None:
-            counts = {"train": train, "valid_seen": valid_seen, "valid_unseen": valid_unseen}
             if not any(counts.values()):
                 raise OptionError("No games asked for; expected train, valid_seen or valid_unseen above 0.")
             self._source = GeneratedGames(counts, self._families, room, seed)
         else:
+            for option, value in {**counts, "room": room, "seed": seed}.items():
+                if value != self.__init__.__kwdefaults__[option]:  # type: ignore[misc]
+                    raise OptionError(
+                        f"Got {option}={value!r} beside games={games!r}; {option!r} is about generated games: "
+                        "leave one of them away."
+                    )
             self._source = FileGames(Path(os.path.expandvars(games)).expanduser())
         self._splits: dict[str, tuple[Task, ...]] = {}
         self._games: dict[str, LoadedGame] = {}

@@ -177,4 +177,7 @@ def _inverse_norm(length: _Ints, k1: float, b: float) -> npt.NDArray[np.float32]
     rounded = np.array([round_length(value) for value in length.tolist()], np.float32)
     single_b = np.float32(b)
     relative = single_b * rounded / mean if mean else rounded
-    return np.float32(1) / (np.float32(k1) * ((np.float32(1) - single_b) + relative))
+    norm = np.float32(k1) * ((np.float32(1) - single_b) + relative)
+    inverse = np.zeros_like(norm)  # of an empty document at b = 1, which holds no term that would ask for it
+    np.divide(np.float32(1), norm, out=inverse, where=norm > 0)
+    return inverse

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from stepcredit.core.errors import FileFormatError, InputError
+from stepcredit.core.packed import BROKEN, lines
+from stepcredit.environments.texts import writable
 
 LONGEST_PASSAGE = 4_000
 """Characters of a passage that are shown."""
@@ -49,8 +49,8 @@ class Retriever(Protocol):
 
 def make_passage(identifier: str, contents: str, score: float = 0.0) -> Passage:
     """A passage from ``"Title"``, a line break, and the text; without a title the first line stands in."""
-    title, _, text = contents.partition("\n")
-    return Passage(identifier, title.strip().strip('"'), text.strip()[:LONGEST_PASSAGE], score)
+    title, _, text = writable(contents).partition("\n")
+    return Passage(writable(identifier), title.strip().strip('"'), text.strip()[:LONGEST_PASSAGE], score)
 
 
 class Line(NamedTuple):
@@ -93,12 +93,11 @@ def read_json_lines(path: Path) -> Iterator[Line]:
     """
     start = 0
     try:
-        with gzip.open(path) if is_packed(path) else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield Line(f"{path}:{number}", start, _object(f"{path}:{number}", line))
-                start += len(line)
-    except (OSError, EOFError, zlib.error) as error:
+        for number, line in enumerate(lines(path), 1):
+            if line.strip():
+                yield Line(f"{path}:{number}", start, _object(f"{path}:{number}", line))
+            start += len(line)
+    except (OSError, *BROKEN) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}; expected JSON lines.") from None
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stepcredit.environments.protocol import Info, Task
 from stepcredit.environments.search_qa.corpus import Passage
+from stepcredit.environments.search_qa.names import NameFinder
 from stepcredit.environments.search_qa.questions import Question
 from stepcredit.environments.search_qa.scoring import exact_match, token_f1
 from stepcredit.environments.search_qa.tags import (
@@ -20,7 +20,6 @@ from stepcredit.environments.search_qa.tags import (
 
 Search = Callable[[str], Sequence[Passage]]
 
-_WORD = re.compile(r"[^\W_]+")
 _ANSWERED = "The answer was given."
 
 
@@ -51,15 +50,15 @@ class SearchEnvironment:
         task: the task being played.
         question: what is asked.
         search: words → passages, best first.
-        names: names that may be searched for and answered, in lower case: those seen so far are listed as admissible
-            commands, for agents that choose among listed ones. Empty: any words are admissible.
+        names: finds the names that may be searched for and answered: those seen so far are listed as admissible
+            commands, for agents that choose among listed ones. None: any words are admissible.
     """
 
-    def __init__(self, task: Task, question: Question, search: Search, names: Collection[str] = ()) -> None:
+    def __init__(self, task: Task, question: Question, search: Search, names: NameFinder | None = None) -> None:
         self.task = task
         self.question = question
         self._search = search
-        self._names = frozenset(names)
+        self._names = names
         self._start = Place(question.text, frozenset(), self._names_in(question.text))
         self.place = self._start
 
@@ -107,14 +106,13 @@ class SearchEnvironment:
         return Place(seen, titles, place.names | self._names_in(seen))
 
     def _names_in(self, text: str) -> frozenset[str]:
-        return self._names.intersection(_WORD.findall(text.lower()))
+        return frozenset() if self._names is None else self._names(text)
 
     def _info(self) -> Info:
         answer, golden = self.place.answer, self.question.answers
         if answer is not None:
             return {"admissible": (), "won": exact_match(answer, golden), "score": token_f1(answer, golden)}
-        if not self._names:
+        if self._names is None:
             return {"admissible": FREE_COMMANDS, "won": False}
-        names = sorted(self.place.names)
-        commands = [str(Command(kind, name)) for kind in ("answer", "search") for name in names]
-        return {"admissible": commands, "won": False}
+        commands = [str(Command(kind, name)) for kind in ("answer", "search") for name in self.place.names]
+        return {"admissible": sorted(commands), "won": False}

@@ -10,6 +10,7 @@ from typing import Any
 
 from stepcredit.core.errors import FileFormatError, InputError, missing_extra
 from stepcredit.environments.search_qa.corpus import read_json_lines
+from stepcredit.environments.texts import writable
 
 _MARK = "Question:"
 """Precedes the question in Search-R1's prompts."""
@@ -83,10 +84,10 @@ def make_question(where: str, row: Mapping[str, Any], *, default_id: str) -> Que
     supporting = row.get("supporting_facts")
     titles = supporting.get("title", ()) if isinstance(supporting, Mapping) else ()
     return Question(
-        id=default_id if identifier is None else str(identifier),
-        text=text.strip(),
-        answers=tuple(listed),
-        family=str(family or "question"),
+        id=default_id if identifier is None else writable(str(identifier)),
+        text=writable(text).strip(),
+        answers=tuple(map(writable, listed)),
+        family=writable(str(family or "question")),
         titles=tuple(dict.fromkeys(map(str, titles))),
     )
 
@@ -107,7 +108,7 @@ def _parquet_rows(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
-        raise missing_extra("pyarrow", "search", "Reading parquet files") from None
+        raise missing_extra("pyarrow", "parquet", "Reading parquet files") from None
     try:
         rows = parquet.read_table(path).to_pylist()
     except (OSError, ValueError) as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -14,9 +15,13 @@ from stepcredit.environments.protocol import Environment, Task
 from stepcredit.environments.search_qa.corpus import Retriever, read_corpus
 from stepcredit.environments.search_qa.environment import SearchEnvironment
 from stepcredit.environments.search_qa.expert import SearchExpert
-from stepcredit.environments.search_qa.facts import World, generate_world
+from stepcredit.environments.search_qa.names import NameFinder
 from stepcredit.environments.search_qa.questions import Question, read_questions
-from stepcredit.environments.search_qa.retrievers import Bm25Retriever, Dialect, ServerRetriever
+from stepcredit.environments.search_qa.remote import TOKEN_VARIABLE, Dialect, ServerRetriever
+from stepcredit.environments.search_qa.retrievers import CorpusRetriever, Kind
+
+if TYPE_CHECKING:
+    from stepcredit.environments.search_qa.facts import World
 
 GENERATED_TEST = 200
 """Generated questions that are for testing."""
@@ -33,7 +38,9 @@ class SearchSuite:
         corpus: file of passages, JSON lines ``{"id", "contents"}``.
         index: folder for the corpus's index on disk, built where it is absent; without it the corpus is indexed in
             memory.
-        server: address of a retrieval server to ask instead of a corpus.
+        retriever: how passages of a corpus are found: ``bm25`` by their words, ``dense`` by sentence embeddings.
+        server: address of a retrieval server to ask instead of a corpus. It gets the token that the environment
+            variable ``STEPCREDIT_RETRIEVER_TOKEN`` holds, if any.
         dialect: what its requests hold: ``batch``: "queries", a list; ``single``: "query", a text.
         topk: passages shown for a search.
         commands: ``free``: any words may be searched for and answered; ``suggested``: the names seen so far are listed,
@@ -44,7 +51,7 @@ class SearchSuite:
     Raises:
         OptionError: options that do not fit each other.
         InputError: a file cannot be read or lacks its form.
-        MissingExtraError: parquet without pyarrow.
+        MissingExtraError: parquet without the extra ``search``, ``dense`` without ``embed``.
     """
 
     name = "search_qa"
@@ -57,6 +64,7 @@ class SearchSuite:
         test_questions: Annotated[str | None, "file of test questions"] = None,
         corpus: Annotated[str | None, "file of passages, JSON lines"] = None,
         index: Annotated[str | None, "folder for the corpus's index on disk; in memory without it"] = None,
+        retriever: Annotated[Kind, "how passages are found: by words, or by sentence embeddings"] = "bm25",
         server: Annotated[str | None, "address of a retrieval server"] = None,
         dialect: Annotated[Dialect, "what requests to the server hold"] = "batch",
         topk: Annotated[int, Field(ge=1, le=100), "passages shown for a search"] = 3,
@@ -64,14 +72,14 @@ class SearchSuite:
         seed: Annotated[int, Field(ge=0), "of the generated world"] = 0,
     ) -> None:
         self.warnings: list[str] = []
-        self._world = generate_world(seed) if questions is None else None
+        self._world = _generate(seed) if questions is None else None
         if self._world is not None and test_questions is not None:
             raise OptionError("Test questions belong to a file of training questions; set questions as well.")
         if commands == "suggested" and self._world is None:
             raise OptionError("Only the generated world knows which names to suggest; use commands = 'free'.")
-        self._names = () if self._world is None or commands == "free" else self._world.names
-        retriever = _make_retriever(self._world, corpus, index, server, dialect)
-        self._search = lru_cache(maxsize=_REMEMBERED_SEARCHES)(lambda words: tuple(retriever.retrieve(words, topk)))
+        self._names = None if self._world is None or commands == "free" else NameFinder(self._world.names)
+        source = _make_retriever(self._world, corpus, index, server, dialect, retriever)
+        self._search = lru_cache(maxsize=_REMEMBERED_SEARCHES)(lambda words: tuple(source.retrieve(words, topk)))
         self._questions = _split_questions(self._world, questions, test_questions)
 
     def splits(self) -> tuple[str, ...]:
@@ -115,22 +123,28 @@ class SearchSuite:
         return () if self._world is None else self._world.names
 
 
+def _generate(seed: int) -> World:
+    from stepcredit.environments.search_qa.facts import generate_world  # its facts are a package of their own
+
+    return generate_world(seed)
+
+
 def _make_retriever(
-    world: World | None, corpus: str | None, index: str | None, server: str | None, dialect: Dialect
+    world: World | None, corpus: str | None, index: str | None, server: str | None, dialect: Dialect, kind: Kind
 ) -> Retriever:
     if server is not None:
         if corpus is not None or index is not None:
             raise OptionError("A server has its own corpus; set either server or corpus and index.")
-        return ServerRetriever(server, dialect)
+        return ServerRetriever(server, dialect, token=os.environ.get(TOKEN_VARIABLE))
     if corpus is not None:
         if index is not None:
-            return Bm25Retriever.on_disk(Path(corpus), Path(index))
-        return Bm25Retriever.in_memory(read_corpus(Path(corpus)))
+            return CorpusRetriever.on_disk(Path(corpus), Path(index), kind)
+        return CorpusRetriever.in_memory(read_corpus(Path(corpus)), kind)
     if index is not None:
         raise OptionError("An index belongs to a corpus; set corpus as well.")
     if world is None:
         raise OptionError("Questions from a file need something to search in; set corpus or server.")
-    return Bm25Retriever.in_memory(world.passages)
+    return CorpusRetriever.in_memory(world.passages, kind)
 
 
 def _split_questions(

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from stepcredit.environments.protocol import PLACEHOLDER
 from stepcredit.environments.search_qa.corpus import Passage
 
 Kind = Literal["search", "answer"]
 
-FREE_COMMANDS = ("<answer><words></answer>", "<search><words></search>")
+FREE_COMMANDS = (f"<answer>{PLACEHOLDER}</answer>", f"<search>{PLACEHOLDER}</search>")
 """Stand for every answer and every search among admissible commands."""
 NOT_UNDERSTOOD = (
     "This was neither one search nor one answer. Put the words to search for between <search> and </search>, or the "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from stepcredit.environments.protocol import Info, Task
+from stepcredit.environments.protocol import PLACEHOLDER, Info, Task
 from stepcredit.environments.shopping.goals import Goal
 from stepcredit.environments.shopping.session import START, Session, Visit
 from stepcredit.environments.shopping.shop import Shop
 
 RewardKind = Literal["success", "score"]
-FREE_SEARCH = "search[<words>]"
+FREE_SEARCH = f"search[{PLACEHOLDER}]"
 """Stands for every search among admissible commands."""
 
 

@@ -6,16 +6,16 @@ synthetic instructions (``items_ins_v2*.json``), and human-written instructions 
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stepcredit.core.errors import InputError
+from stepcredit.core.packed import BROKEN, read_bytes
+from stepcredit.environments.texts import writable
 
 DEFAULT_PRICE = 100.0
 """Dollars a product costs whose price is not known."""
@@ -116,7 +116,10 @@ def load_human_instructions(path: Path, products: Iterable[Product]) -> list[Hum
     entries = _read(path, dict)
     found = []
     for product in products:
-        for entry in entries.get(product.asin, ()):
+        listed = entries.get(product.asin, [])
+        if not isinstance(listed, list):
+            raise InputError(f"{path}: got {listed!r:.40} for {product.asin}, expected a list of instructions.")
+        for entry in listed:
             try:
                 attributes, options = _texts(entry["instruction_attributes"]), _texts(entry["instruction_options"])
                 text = _text(entry["instruction"])
@@ -165,14 +168,12 @@ def _options(entry: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
 
 
 def _text(value: Any) -> str:
-    """A text that can be written as UTF-8: a surrogate without its partner becomes U+FFFD."""
+    """A text that can be written; nothing is an empty one."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise TypeError(f"got {value!r:.40} where text is expected")
-    if value.isascii():
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return writable(value)
 
 
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
@@ -186,11 +187,12 @@ def _fault(error: Exception) -> str:
 def _read(path: Path, form: type[Any]) -> Any:
     """A JSON file, gzipped or not, whose outermost value is a ``form``."""
     try:
-        raw = path.read_bytes()
-        content = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        content = json.loads(read_bytes(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; expected one of WebShop's JSON files.") from None
-    except (EOFError, ValueError, RecursionError, zlib.error) as error:
+    except InputError:
+        raise
+    except (*BROKEN, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}); expected one of WebShop's files, plain or gzipped.") from None
     if not isinstance(content, form):
         kind = "list" if form is list else "object"

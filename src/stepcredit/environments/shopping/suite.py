@@ -33,15 +33,16 @@ from stepcredit.environments.shopping.products import load_human_instructions, l
 from stepcredit.environments.shopping.shop import Shop
 
 TEST_GOALS, EVAL_GOALS = 500, 1_000
-SMALL_CATALOGUE = 1_000
-"""A catalogue of at most this many products has no ``eval`` split; all goals after the test goals are for training."""
+SMALL_CATALOGUE, SMALL_EVAL = 1_000, 10
+"""Products of the official small catalogue, whose training goals begin right after the test goals; one in so many of
+them, the last, are ``eval`` here, which is not among the published splits."""
 GENERATED_PRODUCTS = 300
 _TASK_PREFIX = "goal/"
 
 
 class ShoppingSuite:
     """Shopping tasks, one per goal. With the official order, goals 0–499 are ``test``, 500–1,499 ``eval``, the rest
-    ``train``; a small catalogue trains on everything from 500.
+    ``train``. A small catalogue, of at most 1,000 products, trains from goal 500, and its last tenth is ``eval``.
 
     Args:
         items: the official file of products (``items_shuffle*.json``); without it a catalogue is generated.
@@ -192,12 +193,16 @@ class _Tasks(Sequence[Task]):
 
 
 def _split_goals(count: int, *, small: bool) -> dict[str, range]:
-    """Positions of the official order that belong to each split, training first."""
-    test = range(min(TEST_GOALS, count))
+    """Positions of the official order that belong to each split, training first.
+
+    Few goals are shared out: at most half of them test, at most half of the rest evaluate.
+    """
+    test = min(TEST_GOALS, count // 2)
     if small:
-        return {"train": range(len(test), count), "test": test}
-    evaluation = range(len(test), min(TEST_GOALS + EVAL_GOALS, count))
-    return {"train": range(evaluation.stop, count), "eval": evaluation, "test": test}
+        held_out = count - (count - test) // SMALL_EVAL
+        return {"train": range(test, held_out), "eval": range(held_out, count), "test": range(test)}
+    start = test + min(EVAL_GOALS, (count - test) // 2)
+    return {"train": range(start, count), "eval": range(test, start), "test": range(test)}
 
 
 def _beside(items: Path, kind: Literal["instructions", "human"]) -> Path:

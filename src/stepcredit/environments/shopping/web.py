@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import secrets
+import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +23,10 @@ from stepcredit.environments.shopping.web_page import STYLE, document
 ADDRESS = "127.0.0.1"
 _LARGEST_FORM = 64 * 1024
 """Bytes."""
-_SECONDS_TO_SEND = 30
+_SECONDS_TO_SEND = 10.0
+"""For a whole request, however it trickles in."""
+_MOST_VISITORS = 256
+"""Connections at once; more are closed unanswered."""
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -39,6 +45,7 @@ class ShopServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = _MOST_VISITORS
 
     def __init__(self, suite: ShoppingSuite, tasks: Sequence[Task], port: int = 0) -> None:
         super().__init__((ADDRESS, port), _Handler)
@@ -49,6 +56,7 @@ class ShopServer(ThreadingHTTPServer):
         self._token = secrets.token_urlsafe()
         self._turn = 0
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_MOST_VISITORS)
         self._welcome()
 
     def page(self) -> str:
@@ -68,6 +76,20 @@ class ShopServer(ThreadingHTTPServer):
                 self._act(form)
                 self._turn += 1
         return True
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, while there are not too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room for the next."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away is no error; anything else is."""
@@ -93,6 +115,11 @@ class ShopServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ShopServer
     timeout = _SECONDS_TO_SEND
+
+    def setup(self) -> None:
+        """Give the whole request the time of one."""
+        super().setup()
+        self.rfile = io.BufferedReader(_UntilDeadline(self.connection, time.monotonic() + _SECONDS_TO_SEND))
 
     def do_GET(self) -> None:
         if not self._is_local():
@@ -141,3 +168,23 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+class _UntilDeadline(io.RawIOBase):
+    """What a socket receives until a moment, after which reading raises TimeoutError."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
