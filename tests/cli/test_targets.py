@@ -51,10 +51,10 @@ def test_a_prompt_over_the_protocols_limit_ends_the_episode(suite: ChainSuite, s
     agent = build_agent(find_target("tiny", {}), "react", suite, short, scratch)
     (outcome,) = play_tasks(agent, suite, suite.tasks("test")[:1], short, seed=0, batch=0).outcomes()
     assert outcome.stop == "error"
-    assert "the limit is 20" in outcome.reason
+    assert "at most 20 fit" in outcome.reason
     agent = build_agent(find_target("tiny", {}), "plain", suite, short, scratch)
     (outcome,) = play_tasks(agent, suite, suite.tasks("test")[:1], short, seed=0, batch=0).outcomes()
-    assert "the limit is 20" in outcome.reason  # the second turn continues the first one's tokens
+    assert "at most 20 fit" in outcome.reason  # the second turn continues the first one's tokens
     assert outcome.turns == 1
 
 

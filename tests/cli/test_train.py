@@ -48,6 +48,16 @@ def test_evaluates_the_run_it_made(tmp_path: Path, capsys: pytest.CaptureFixture
     assert result["families"]["all"]["episodes"] == 6
 
 
+def test_without_torch_a_neural_model_is_refused_before_there_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stepcredit.training.build.find_spec", lambda package: None)
+    assert run_cli(["train", "--out", str(tmp_path / "run")]) == 2
+    expected = "The model 'tiny' needs torch, which is not installed: pip install 'stepcredit[train]'"
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -48,13 +48,13 @@ def make_policy(tiny_folder: Path) -> MakePolicy:
     def make(template: PromptTemplate = COMPACT, *, double: bool = False, **options: object) -> TransformerPolicy:
         policy = TransformerPolicy.from_folder(tiny_folder, template, **options)
         if double:
-            _make_double(policy.model.module)
+            make_double(policy.model.module)
         return policy
 
     return make
 
 
-def _make_double(module: nn.Module) -> None:
+def make_double(module: nn.Module) -> None:
     """Float64 throughout; transformers' norm would round to float32 on the way."""
     module.double()
     for part in module.modules():

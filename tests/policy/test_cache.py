@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import (  # fmt: skip
     GPT2Config,
     GPT2LMHeadModel,
@@ -44,6 +46,18 @@ FAMILIES = {
 }
 
 
+def last_logits(model: PackedModel, cache: RaggedCache, owners: Sequence[int], new: Sequence[Sequence[int]]) -> Tensor:
+    layout = cache.extend(owners, new)
+    with torch.no_grad():
+        return model.logits(layout.tokens, layout.positions(), layout, torch.from_numpy(layout.last))
+
+
+def whole_logits(model: PackedModel, tokens: Sequence[int]) -> Tensor:
+    with torch.no_grad():
+        ids = torch.tensor(tokens)
+        return model.logits(ids, torch.arange(len(ids)), Segments([len(ids)]))[-1]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_growing_rows_equal_whole_sequences(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows grow by random amounts, leave and are replaced; every chunk's logits are those of the whole sequence."""
@@ -61,23 +75,63 @@ def test_growing_rows_equal_whole_sequences(family: str, monkeypatch: pytest.Mon
         if not owners:
             continue
         new = [rng.integers(0, 50, rng.integers(1, 6)).tolist() for _ in owners]
-        layout = cache.extend(owners, list(map(len, new)))
-        with torch.no_grad():
-            got = model.logits(torch.tensor([token for chunk in new for token in chunk]), layout.positions(), layout)
-        for owner, chunk in zip(owners, new, strict=True):
+        last = last_logits(model, cache, owners, new)
+        for owner, chunk, logits in zip(owners, new, last, strict=True):
             history[owner] += chunk
-            tokens = torch.tensor(history[owner])
-            with torch.no_grad():
-                whole = model.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]))
-            assert cache.length(owner) == len(tokens)
-            assert torch.allclose(got[: len(chunk)], whole[-len(chunk) :], rtol=1e-5, atol=1e-6)
-            got = got[len(chunk) :]
+            assert cache.length(owner) == len(history[owner])
+            assert torch.allclose(logits, whole_logits(model, history[owner]), rtol=1e-5, atol=1e-6)
         if rng.random() < 0.3:
             gone = owners[0]
             cache.drop(gone)
             assert gone not in cache
             assert cache.length(gone) == 0
             del history[gone]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equal_rows_are_computed_once(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of three that often say the same after the same, begin at different times and lose members."""
+    monkeypatch.setattr(cache_module, "_LEAST_SHARED", 2)
+    model = make(*FAMILIES[family])
+    rng = np.random.default_rng(1)
+    cache = RaggedCache()
+    history: dict[int, list[int]] = {}
+    computed = fed = 0
+    for step in range(40):
+        for owner in (step, step + 100, step + 200) if step % 8 == 0 else ():
+            history[owner] = []
+        owners = list(history)
+        prompt = rng.integers(0, 50, 4).tolist()
+        said = [[1, 2, 3], [1, 2, 4], [5]]
+        new = [said[rng.choice(3, p=[0.8, 0.1, 0.1])] if history[owner] else prompt for owner in owners]
+        layout = cache.extend(owners, new)
+        computed += len(layout.tokens)
+        fed += sum(map(len, new))
+        with torch.no_grad():
+            last = model.logits(layout.tokens, layout.positions(), layout, torch.from_numpy(layout.last))
+        for owner, chunk, logits in zip(owners, new, last, strict=True):
+            history[owner] += chunk
+            assert torch.allclose(logits, whole_logits(model, history[owner]), rtol=1e-5, atol=1e-6)
+        if step % 5 == 4:
+            cache.drop(owners[0])
+            del history[owners[0]]
+    assert computed < 0.9 * fed
+
+
+def test_a_groups_first_turn_is_one_prompt() -> None:
+    model = make(*FAMILIES["llama"])
+    cache = RaggedCache()
+    prompt = list(range(30))
+    layout = cache.extend(range(9), [prompt] * 8 + [[*prompt[:20], 7, 8]])
+    assert layout.tokens.tolist() == [*prompt[:20], 7, 8, *prompt[20:]]  # the one that begins alike sorts first
+    assert layout.positions().tolist() == [*range(22), *range(20, 30)]
+    assert layout.last.tolist() == [31] * 8 + [21]
+    with torch.no_grad():
+        model.logits(layout.tokens, layout.positions(), layout)
+    # Different histories with equal new tokens have nothing in common; equal histories still do.
+    assert len(cache.extend([0, 8], [[1], [1]]).tokens) == 2
+    assert len(cache.extend([1, 2, 3], [[1], [1], [2]]).tokens) == 2
+    assert len(cache.extend([1, 2, 3], [[4], [4], [4]]).tokens) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)

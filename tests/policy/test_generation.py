@@ -13,7 +13,7 @@ from policy.conftest import WINDOW, MakePolicy, play
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.policy.attention import Segments
-from stepcredit.policy.generation import draw
+from stepcredit.policy.generation import TransformerSession, draw
 from stepcredit.policy.tokens import TokenRecord
 from stepcredit.policy.transformer import TransformerPolicy
 from stepcredit.policy.trie import build_trie
@@ -217,7 +217,9 @@ def test_a_truncated_response_is_closed_before_the_next_prompt(make_policy: Make
 
 def test_finished_episodes_leave_their_rows_to_others(make_policy: MakePolicy) -> None:
     policy = make_policy()
-    session = policy.session([2])
+    session = TransformerSession(
+        policy.model, policy.conversation, constrained=True, max_response_tokens=8, seed=[2], temperature=1.0
+    )
     session.respond([request(key) for key in range(4)])
     for key in range(4):
         session.finish(key)

@@ -247,7 +247,7 @@ def test_objective_equals_the_slow_loop(turns: list[TokenTurn], objective: Objec
 
 
 def test_presets_by_their_papers_numbers() -> None:
-    assert set(OBJECTIVES) == {"gigpo", "gaca", "graft", "tsbpo", "grpo", "dr-grpo", "dapo", "gspo"}
+    assert set(OBJECTIVES) == {"gigpo", "gaca", "graft", "tsbpo", "grpo", "dr-grpo", "dapo", "gspo", "ppo"}
     tsbpo, gaca, dapo, gspo = (OBJECTIVES[name] for name in ("tsbpo", "gaca", "dapo", "gspo"))
     assert (tsbpo.aggregation, tsbpo.penalty, tsbpo.penalty_coef, tsbpo.entropy_coef) == (
         "seq-mean-token-sum",

@@ -18,12 +18,14 @@ from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
+from stepcredit.policy.attention import Segments
+from stepcredit.policy.gradient import StepSums, backward_policy, read_responses
+from stepcredit.policy.packing import pack, prefix_order
 from stepcredit.policy.sequences import PolicySequence, policy_sequences
 from stepcredit.policy.settings import Objective, Replay, UpdateSettings
 from stepcredit.policy.tiny import build_tiny_model
 from stepcredit.policy.tokens import TokenRecord
 from stepcredit.policy.transformer import TransformerPolicy
-from stepcredit.policy.update import StepSums, backward_policy, response_logprobs
 from stepcredit.rollouts.collect import collect
 from stepcredit.rollouts.prompts import PromptTemplate
 from stepcredit.rollouts.types import PastTurn, Request, Response, Rollout
@@ -63,7 +65,7 @@ def on_policy(policy: TransformerPolicy, sequences: Sequence[PolicySequence]) ->
     """With behaviour log-probabilities recomputed in this precision, so that ratios are 1 to the last bit or so."""
     with torch.no_grad():
         return [
-            replace(sequence, logprob=response_logprobs(policy.model, [sequence])[0].double().numpy())
+            replace(sequence, logprob=read_responses(policy.model, [sequence]).logprob.double().numpy())
             for sequence in sequences
         ]
 
@@ -193,29 +195,22 @@ def test_loss_reads_logits_of_response_tokens_only(make_policy: MakePolicy, suit
     advantage = random_advantage(rollouts)
     sequences = sequences_of(policy, rollouts, advantage)
     everywhere: list[Tensor] = []
-    plain = policy.model.logits
+    plain = policy.model.hidden
 
-    def keep_all(tokens: Tensor, positions: Tensor, layout: object, select: Tensor) -> Tensor:
-        logits = plain(tokens, positions, layout)  # type: ignore[arg-type]
-        logits.retain_grad()
-        everywhere.append(logits)
-        return logits[select]
+    def keep_all(tokens: Tensor, positions: Tensor, layout: Segments) -> Tensor:
+        hidden = plain(tokens, positions, layout)
+        hidden.retain_grad()
+        everywhere.append(hidden)
+        return hidden
 
-    policy.model.logits = keep_all  # type: ignore[assignment, method-assign]
+    policy.model.hidden = keep_all  # type: ignore[assignment, method-assign]
     backward_policy(policy.model, sequences, advantage, Objective(entropy_coef=0.1), micro_batch_tokens=1 << 20)
-    (logits,) = everywhere
-    assert logits.grad is not None
-    touched = logits.grad.abs().sum(-1) > 0
-    expected = []
-    for rollout in rollouts:
-        inside = [
-            is_response
-            for response in rollout.responses
-            for ids, is_response in ((response.record.prompt, False), (response.record.response, True))
-            for _ in ids
-        ]
-        expected += inside[1:]  # the logit at place t predicts token t + 1
-    assert touched.tolist() == expected
+    (hidden,) = everywhere
+    assert hidden.grad is not None
+    ordered = [sequences[index] for index in prefix_order(sequences)]
+    wanted = {int(at) for path, one in zip(pack(ordered).where, ordered, strict=True) for at in path[one.place]}
+    assert {int(at) for at in hidden.grad.abs().sum(-1).nonzero()} == wanted
+    assert len(wanted) < len(hidden) / 2
 
 
 def test_unscored_turns_contribute_nothing(make_policy: MakePolicy, suite: ChainSuite) -> None:

@@ -42,6 +42,18 @@ BRANCHING: dict[str, Any] = {
     "branch": "fitted",
     "branch_budget": 8,
 }
+CRITIC: dict[str, Any] = {
+    "environment": "stepcredit.environments.chain:ChainSuite",
+    "environment_options": {"length": 2},
+    "model": "tiny",
+    "method": "gae",
+    "objective": "ppo",
+    "updates": 3,
+    "tasks_per_update": 3,
+    "group_size": 8,
+    "horizon": 6,
+    "eval_splits": [],
+}
 
 
 class KilledError(Exception):
@@ -88,8 +100,17 @@ def files_of(folder: Path) -> dict[str, bytes]:
         (TINY, "updates", 1),
         (TINY, "updates", 3),
         (TINY, "control", 1),
+        (CRITIC, "updates", 1),
     ],
-    ids=["linear-update", "branching-update", "tiny-imitation", "tiny-update", "tiny-last-update", "tiny-control"],
+    ids=[
+        "linear-update",
+        "branching-update",
+        "tiny-imitation",
+        "tiny-update",
+        "tiny-last-update",
+        "tiny-control",
+        "critic-update",
+    ],
 )
 def test_resumed_run_is_bit_equal(tmp_path: Path, values: dict[str, Any], stage: str, done: int) -> None:
     config = make_config(values)
@@ -118,6 +139,14 @@ def test_each_update_and_evaluation_is_logged_once(tmp_path: Path) -> None:
     update = next(line for line in lines if line["kind"] == "update")
     assert update["episodes"] == 6
     assert update["policy"]["skipped_steps"] == 0
+
+
+def test_a_critic_is_trained_and_its_values_give_the_credit(tmp_path: Path) -> None:
+    run_once(make_config(CRITIC), tmp_path)
+    first, *_, last = [line for line in RunFolder(tmp_path).metrics() if line["kind"] == "update"]
+    assert 0 < first["success"] < 1
+    assert first["policy"]["value_loss"] > 0
+    assert last["credit"]["mean_abs"]["value"] > 0
 
 
 def test_another_seed_is_another_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from stepcredit.core.credit import Credit
 from stepcredit.core.errors import OptionError
 from stepcredit.core.files import STANDARD_OUTPUT, read_turns, write_credit
+from stepcredit.core.text import harmless
 from stepcredit.core.turns import Turns
 from stepcredit.credit import catalogue
 
@@ -50,7 +51,7 @@ def assign(
         # The reader of standard output has seen enough; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     summary = summarize(turns, credit, method, options)
-    sys.stderr.write(jsonlib.dumps(summary, ensure_ascii=False) + "\n" if json else _sentences(summary))
+    sys.stderr.write(harmless(jsonlib.dumps(summary, ensure_ascii=False) + "\n" if json else _sentences(summary)))
 
 
 def summarize(turns: Turns, credit: Credit, method: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import json as jsonlib
 import sys
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from stepcredit.cli.console import Console
+from stepcredit.core.text import harmless
 from stepcredit.credit.catalogue import METHODS, find_method
 from stepcredit.credit.method import Method, Option
 
@@ -24,7 +25,9 @@ def methods(name: str | None = None, *, json: bool = False) -> None:
     chosen = [find_method(name)] if name is not None else list(METHODS.values())
     if json:
         records = [describe(method) for method in chosen]
-        sys.stdout.write(jsonlib.dumps(records[0] if name is not None else records, ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            harmless(jsonlib.dumps(records[0] if name is not None else records, ensure_ascii=False)) + "\n"
+        )
     elif name is None:
         _print_catalogue(chosen)
     else:
@@ -62,7 +65,7 @@ def _print_catalogue(chosen: list[Method]) -> None:
     for column in ("method", "family", "needs", "what it does"):
         table.add_column(column)
     for method in chosen:
-        table.add_row(method.name, method.family, ", ".join(method.needs) or "–", escape(method.summary))
+        table.add_row(method.name, method.family, ", ".join(method.needs) or "–", method.summary)
     Console().print(table)
 
 
@@ -76,15 +79,15 @@ def _print_method(method: Method) -> None:
         "source": method.source,
     }
     for label, text in rows.items():
-        facts.add_row(f"[bold]{label}", escape(text))
-    console.print(f"[bold]{method.name}[/]: {escape(method.summary)}")
+        facts.add_row(Text(label, style="bold"), text)
+    console.print(Text.assemble((method.name, "bold"), f": {method.summary}"))
     console.print(facts)
     if method.options:
         table = Table(title="Options (--set OPTION=VALUE)")
         for column in ("option", "default", "expected", "meaning"):
             table.add_column(column)
         for option in method.options.values():
-            table.add_row(option.name, show_value(option.default), escape(option.expected), escape(option.meaning))
+            table.add_row(option.name, show_value(option.default), option.expected, option.meaning)
         console.print(table)
     if method.presets:
         table = Table(title="Presets (--preset NAME)")

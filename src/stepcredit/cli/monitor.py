@@ -6,7 +6,6 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from stepcredit.cli.console import Console
+
 PLAIN_EVERY = 10.0
 """Seconds between plain progress lines, so that logs stay readable."""
 
@@ -25,7 +26,7 @@ class ConsoleMonitor:
     """Shows stages and lines; use as a context manager so that the bar is cleaned up."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(bar_width=24),
@@ -74,11 +75,10 @@ class ConsoleMonitor:
             left = (self._total - done) / rate
             self._console.print(
                 f"{self._name} {done}/{self._total}  {rate:.2g}/s  {left:.0f} s left  {note}",
-                markup=False,
                 soft_wrap=True,
             )
             self._spoke = now
 
     def say(self, text: str) -> None:
         """One line for the reader."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)

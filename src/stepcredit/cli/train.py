@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,6 +14,7 @@ from stepcredit.cli.monitor import ConsoleMonitor
 from stepcredit.cli.tables import print_evaluations
 from stepcredit.core.errors import CheckpointError, OptionError, StepcreditError
 from stepcredit.report.runs import write_report
+from stepcredit.training.build import check_installed
 from stepcredit.training.config import load_config, make_config
 from stepcredit.training.loop import train as run_training
 from stepcredit.training.run_folder import RunFolder
@@ -22,6 +24,8 @@ def train(
     *recipe: Annotated[str, Parameter(allow_leading_hyphen=True)],
     out: Path | None = None,
     resume: Path | None = None,
+    engine: Literal["stepcredit", "verl"] = "stepcredit",
+    dry_run: bool = False,
     json: bool = False,
 ) -> None:
     """Train an agent as a recipe says; without a recipe, the tiny model in the household.
@@ -33,8 +37,15 @@ def train(
         recipe: TOML file with recipe keys, and single keys as options.
         out: run folder, new or empty; by default a numbered folder below `runs/`.
         resume: run folder to continue, bit-equal with the uninterrupted run.
+        engine: `verl` hands the recipe to verl, together with any `KEY=VALUE` overrides of its own given here.
+        dry_run: with `--engine verl`, print the command instead of running it.
         json: print the final table as JSON on standard output.
     """
+    if engine == "verl":
+        train_with_verl(recipe, out=out, resume=resume, dry_run=dry_run)
+        return
+    if dry_run:
+        raise OptionError("--dry-run prints the command of another engine; add --engine verl.")
     file, options = split_arguments(recipe)
     if resume is not None and (recipe or out is not None):
         raise OptionError("--resume continues a run as it was configured; leave recipe, --out and other options away.")
@@ -44,6 +55,7 @@ def train(
         config = make_config(RunFolder(resume).read_config())
     else:
         config = load_config(file, parse_overrides(options))
+    check_installed(config)  # before there is a folder that no run would fill
     folder = resume or out or next_run_folder(Path("runs"), file)
     with RunFolder(folder) as run, ConsoleMonitor() as monitor:
         if resume is None:
@@ -61,6 +73,28 @@ def train(
         run_training(config, run, monitor, refresh_report)
         refresh_report()
     print_evaluations(RunFolder(folder), json=json)
+
+
+def train_with_verl(tokens: Sequence[str], *, out: Path | None, resume: Path | None, dry_run: bool) -> None:
+    """Print or run verl's command for a recipe; exits with verl's own status.
+
+    Args:
+        tokens: recipe file, recipe keys as options, and overrides of verl (``KEY=VALUE``, with a dot in the key).
+        out: folder for verl's checkpoints and our rollout files.
+        resume: refused; verl continues by itself.
+        dry_run: print only.
+    """
+    from stepcredit.integrations.verl import launch
+
+    if resume is not None:
+        raise OptionError("verl continues by itself: start it again with the same --out instead of --resume.")
+    extra = [token for token in tokens if "=" in token and "." in token.partition("=")[0] and token[:2] != "--"]
+    file, options = split_arguments([token for token in tokens if token not in extra])
+    command = launch.command(load_config(file, parse_overrides(options)), extra, out)
+    if dry_run:
+        sys.stdout.write(launch.shown(command))
+    elif status := launch.run(command):
+        sys.exit(status)
 
 
 def split_arguments(tokens: Sequence[str]) -> tuple[Path | None, dict[str, str]]:

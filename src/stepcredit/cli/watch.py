@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.live import Live
 
+from stepcredit.cli.console import Console
 from stepcredit.core.errors import OptionError
 from stepcredit.report.watch import snapshot
 

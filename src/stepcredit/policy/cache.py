@@ -1,16 +1,26 @@
-"""The key/value cache of a session: one row per growing episode, rows of different lengths, nothing padded."""
+"""The key/value cache of a session: one row per growing episode, rows of different lengths, nothing padded.
+
+Episodes that say the same after the same are computed once: the row of one is filled, the others' are copied from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from stepcredit.core.credit import IntArray
+from stepcredit.policy.attention import CausalMasks
+from stepcredit.policy.packing import common_start, paths
+
 _COLUMNS = 256
 """The cache grows by whole multiples of this many tokens a row."""
+_LEAST_SHARED = 16
+"""Two rows that begin with fewer new tokens alike, and then differ, compute them apart: copying costs calls too."""
 
 
 class RaggedCache:
@@ -23,10 +33,12 @@ class RaggedCache:
     def __init__(self) -> None:
         self._row: dict[int, int] = {}
         self._length: dict[int, int] = {}
+        self._content: dict[int, int] = {}
+        self._contents = 0
         self._free: list[int] = []
         self._columns = 0
         self._stores: dict[int, tuple[Tensor, Tensor]] = {}
-        self._mask = torch.zeros(0, 0)
+        self.masks = CausalMasks()
 
     def __contains__(self, owner: int) -> bool:
         return owner in self._row
@@ -39,21 +51,43 @@ class RaggedCache:
         """Forget an owner; harmless for an unknown one."""
         if owner in self._row:
             self._free.append(self._row.pop(owner))
-            del self._length[owner]
+            del self._length[owner], self._content[owner]
 
-    def extend(self, owners: Sequence[int], new: Sequence[int]) -> CachedRows:
-        """Make room for ``new[i]`` > 0 more tokens of ``owners[i]``, and the layout that stores and attends to them."""
-        spans = []
-        for owner, count in zip(owners, new, strict=True):
+    def extend(self, owners: Sequence[int], new: Sequence[Sequence[int]]) -> CachedRows:
+        """Make room for more tokens, and the layout that stores and attends to them.
+
+        Args:
+            owners: whose rows grow.
+            new: at least one token for each.
+        """
+        for owner in owners:
             if owner not in self._row:
                 self._row[owner] = self._free.pop() if self._free else len(self._row)
-                self._length[owner] = 0
+                self._length[owner] = self._content[owner] = 0
+        held = [self._content[owner] for owner in owners]
+        # Rows that hold the same and get the same stand together; equal content is known by a number.
+        order = sorted(range(len(owners)), key=lambda place: (held[place], new[place]))
+        shared: list[int] = []
+        spans: list[Span] = []
+        for place, before in zip(order, [None, *order], strict=False):
+            start = 0
+            if before is not None and held[place] == held[before]:
+                start = _shared_start(new[before], new[place])
+            owner, tokens = owners[place], new[place]
+            if before is None or start < len(tokens) or len(tokens) < len(new[before]):
+                self._contents += 1
+            self._content[owner] = self._contents
             past = self._length[owner]
-            self._length[owner] = past + count
-            spans.append(Span(self._row[owner], past, count))
+            self._length[owner] = past + len(tokens)
+            shared.append(start)
+            spans.append(Span(self._row[owner], past, len(tokens), len(tokens) - start))
         longest = max(self._length.values())
         self._columns = max(self._columns, -(-longest // _COLUMNS) * _COLUMNS)
-        return CachedRows(self, spans)
+        where = paths([len(new[place]) for place in order], shared)
+        last = np.empty(len(order), dtype=np.int32)
+        last[order] = [path[-1] for path in where]
+        fresh = [token for place, start in zip(order, shared, strict=True) for token in new[place][start:]]
+        return CachedRows(self, spans, torch.tensor(fresh), last, np.concatenate(where) if any(shared) else None)
 
     def store(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, grown to the present number of rows and columns.
@@ -75,19 +109,6 @@ class RaggedCache:
             self._stores[layer] = found
         return found
 
-    def causal_mask(self, past: int, new: int, like: Tensor) -> Tensor:
-        """Additive mask ``[new, past + new]``: token i of the new ones sees the past and the new ones up to itself.
-
-        A view into one matrix, so that no turn builds masks of its own.
-        """
-        rows, columns = self._mask.shape
-        if rows < new or columns - rows < self._columns:
-            rows, past_columns = max(rows, new), self._columns
-            hidden = torch.full((rows, past_columns + rows), -torch.inf, dtype=like.dtype, device=like.device)
-            self._mask = hidden.triu_(past_columns + 1)
-        first = self._mask.shape[1] - self._mask.shape[0] - past
-        return self._mask[:new, first : first + past + new]
-
 
 def _grown(store: Tensor, rows: int, columns: int) -> Tensor:
     grown = store.new_zeros(rows, columns, *store.shape[2:])
@@ -95,26 +116,48 @@ def _grown(store: Tensor, rows: int, columns: int) -> Tensor:
     return grown
 
 
+def _shared_start(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many of its first tokens ``other`` takes over from ``one``."""
+    if one == other:
+        return len(one)
+    if min(len(one), len(other)) < _LEAST_SHARED:
+        return 0
+    count = common_start(np.array(one), np.array(other))
+    return count if count >= _LEAST_SHARED else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """New tokens of one row: they follow ``past`` stored ones."""
+    """New tokens of one row: they follow ``past`` stored ones, and the last ``fresh`` of them are computed here."""
 
     row: int
     past: int
     new: int
+    fresh: int
 
 
 class CachedRows:
-    """Layout of one forward pass: the new tokens of several rows end to end, each seeing its own row's past."""
+    """Layout of one forward pass: the fresh tokens of several rows end to end, each seeing its own row's past.
 
-    def __init__(self, cache: RaggedCache, spans: Sequence[Span]) -> None:
+    Attributes:
+        tokens: ``[T]`` fresh tokens.
+        last: ``[rows]`` for each owner, in the order they were given, the place of its last token among the fresh.
+    """
+
+    def __init__(
+        self, cache: RaggedCache, spans: Sequence[Span], tokens: Tensor, last: IntArray, source: IntArray | None
+    ) -> None:
+        self.tokens = tokens
+        self.last = last
         self._cache = cache
         self._spans = spans
+        self._source = None if source is None else torch.from_numpy(source)
         self._places: Tensor | None = None
 
     def positions(self) -> Tensor:
-        """``[T]`` position of each new token in its own sequence."""
-        return torch.cat([torch.arange(span.past, span.past + span.new) for span in self._spans])
+        """``[T]`` position of each fresh token in its own sequence."""
+        ends = [(span.past + span.new, span.fresh) for span in self._spans]
+        return torch.cat([torch.arange(end - fresh, end) for end, fresh in ends])
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Store the new keys and values, then attend row by row (padding rows to a batch is no faster on a CPU)."""
@@ -124,18 +167,25 @@ class CachedRows:
             starts = [span.row * columns + span.past for span in self._spans]
             places = [torch.arange(start, start + span.new) for start, span in zip(starts, self._spans, strict=True)]
             self._places = torch.cat(places).to(key.device)
+            if self._source is not None:
+                self._source = self._source.to(key.device)
         for store, new in ((keys, key), (values, value)):
-            store.view(-1, *store.shape[2:]).index_copy_(0, self._places, new[0].transpose(0, 1))
+            tokens = new[0].transpose(0, 1)
+            taken = tokens if self._source is None else tokens.index_select(0, self._source)
+            store.view(-1, *store.shape[2:]).index_copy_(0, self._places, taken)
         grouped = query.shape[1] != key.shape[1]
         outputs = []
-        for span, part in zip(self._spans, torch.split(query, [span.new for span in self._spans], dim=2), strict=True):
+        parts = torch.split(query, [span.fresh for span in self._spans], dim=2)
+        for span, part in zip(self._spans, parts, strict=True):
+            if not span.fresh:
+                continue
             seen = span.past + span.new
             outputs.append(
                 scaled_dot_product_attention(
                     part,
                     keys[span.row, :seen].transpose(0, 1)[None],
                     values[span.row, :seen].transpose(0, 1)[None],
-                    attn_mask=self._cache.causal_mask(span.past, span.new, part) if span.new > 1 else None,
+                    attn_mask=self._cache.masks.of(seen - span.fresh, span.fresh, part),
                     scale=scale,
                     enable_gqa=grouped,
                 )

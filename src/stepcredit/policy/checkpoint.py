@@ -1,7 +1,8 @@
 """Checkpoints of the neural policy: safetensors and JSON, nothing that runs when read.
 
-FOLDER/model.safetensors, config.json, tokenizer files   an ordinary model folder
-FOLDER/optimizer.safetensors                             AdamW's moments and step counts, by parameter
+FOLDER/model.safetensors, config.json, tokenizer files          an ordinary model folder
+FOLDER/adapter_model.safetensors, adapter_config.json, …        instead of the two, where only adapters are trained
+FOLDER/optimizer.safetensors                                    AdamW's moments and step counts, by parameter
 """
 
 from __future__ import annotations
@@ -12,23 +13,42 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from stepcredit.core.errors import CheckpointError
-from stepcredit.policy.model import PackedModel, quiet
+from stepcredit.policy.adapters import WEIGHTS as ADAPTER_WEIGHTS
+from stepcredit.policy.adapters import is_adapted, saved_name
+from stepcredit.policy.loading import quiet
+from stepcredit.policy.model import PackedModel
 from stepcredit.policy.optimizer import Optimizer
 
-_OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+"""File of the optimiser's state; everything else in the folder is the model's."""
 _WEIGHTS = "model.safetensors"
+_STEP = "/step"
+"""End of the names of AdamW's step counts, which stay on the CPU wherever the weights are."""
+
+
+def has_adapters(folder: Path) -> bool:
+    """Whether a folder holds adapters and not a whole model."""
+    return (folder / ADAPTER_WEIGHTS).exists()
 
 
 def save_policy(folder: Path, model: PackedModel, tokenizer: Any, optimizer: Optimizer) -> None:
-    """Write a checkpoint into an existing or new folder; making it appear at once is the caller's business."""
+    """Write a checkpoint into an existing or new folder; making it appear at once is the caller's business.
+
+    Raises:
+        OSError: the disk refuses.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        module: Any = model.module
-        module.save_pretrained(folder, max_shard_size="1TB")
-        tokenizer.save_pretrained(folder)
-    save_file({name: value.contiguous() for name, value in optimizer.state().items()}, folder / _OPTIMIZER)
+    try:
+        with quiet():
+            module: Any = model.module
+            module.save_pretrained(folder, max_shard_size="1TB")
+            tokenizer.save_pretrained(folder)
+        save_file({name: value.contiguous() for name, value in optimizer.state().items()}, folder / OPTIMIZER)
+    except SafetensorError as error:  # a full disk, as its writer calls it
+        raise OSError(str(error)) from error
 
 
 def load_policy(folder: Path, model: PackedModel, optimizer: Optimizer) -> None:
@@ -37,12 +57,29 @@ def load_policy(folder: Path, model: PackedModel, optimizer: Optimizer) -> None:
     Raises:
         CheckpointError: a file is missing, cut short, or belongs to another model.
     """
+    moments = {
+        name: value if name.endswith(_STEP) else value.to(model.device)
+        for name, value in _read(folder, OPTIMIZER).items()
+    }
+    load_trained(folder, model)
     try:
-        weights = load_file(folder / _WEIGHTS)
-        moments = load_file(folder / _OPTIMIZER)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"Cannot read the checkpoint {str(folder)!r}: {error}.") from None
-    own = dict(model.module.named_parameters())
+        optimizer.restore(moments)
+    except KeyError as error:
+        raise CheckpointError(f"The checkpoint {str(folder)!r} lacks the optimiser state {error}.") from None
+
+
+def load_trained(folder: Path, model: PackedModel) -> None:
+    """Restore the weights that a checkpoint holds: all of them, or the adapters'.
+
+    Raises:
+        CheckpointError: a file is missing, cut short, or belongs to another model.
+    """
+    adapted = is_adapted(model.module)
+    weights = _read(folder, ADAPTER_WEIGHTS if adapted else _WEIGHTS)
+    own = {
+        saved_name(name) if adapted else name: parameter
+        for name, parameter in _stored_parameters(model.module, adapted=adapted)
+    }
     unexpected = sorted(weights.keys() ^ own.keys())
     wrong = [name for name in own.keys() & weights.keys() if own[name].shape != weights[name].shape]
     if unexpected or wrong:
@@ -51,7 +88,15 @@ def load_policy(folder: Path, model: PackedModel, optimizer: Optimizer) -> None:
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
+
+
+def _stored_parameters(module: nn.Module, *, adapted: bool) -> list[tuple[str, nn.Parameter]]:
+    return [(name, value) for name, value in module.named_parameters() if value.requires_grad or not adapted]
+
+
+def _read(folder: Path, file: str) -> dict[str, Tensor]:
     try:
-        optimizer.restore(moments)
-    except KeyError as error:
-        raise CheckpointError(f"The checkpoint {str(folder)!r} lacks the optimiser state {error}.") from None
+        stored: dict[str, Tensor] = load_file(folder / file)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"Cannot read the checkpoint {str(folder)!r}: {error}.") from None
+    return stored

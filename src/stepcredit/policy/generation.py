@@ -174,13 +174,13 @@ class TransformerSession:
 
     def _forward(self, rows: Sequence[_Row]) -> Tensor:
         """Feed what the cache has not seen; logits ``[rows, V]`` of the next token."""
-        counts = [len(row.episode.unseen) for row in rows]
         cache = self._shards[rows[0].episode.shard]
-        layout = cache.extend([row.request.key for row in rows], counts)
-        tokens = torch.tensor([token for row in rows for token in row.episode.unseen])
+        layout = cache.extend([row.request.key for row in rows], [row.episode.unseen for row in rows])
         for row in rows:
             row.episode.unseen = []
-        return self._model.logits(tokens, layout.positions(), layout, torch.tensor(counts).cumsum(0) - 1)
+        last, own = np.unique(layout.last, return_inverse=True)
+        logits = self._model.logits(layout.tokens, layout.positions(), layout, torch.from_numpy(last))
+        return logits[torch.from_numpy(own).to(logits.device)]
 
     def _close(self, row: _Row) -> Response:
         codec = self._conversation.codec

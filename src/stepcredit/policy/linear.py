@@ -22,7 +22,7 @@ from stepcredit.core.credit import FloatArray, IntArray
 from stepcredit.core.errors import CheckpointError, InputError, NumericsError, OptionError
 from stepcredit.policy.linear_features import FeatureHasher, Memory
 from stepcredit.policy.linear_gradient import Batch, Decision, PolicyStep, likelihood_step, policy_step
-from stepcredit.policy.settings import ImitateSettings, Replay, UpdateSettings
+from stepcredit.policy.settings import ImitateSettings, Replay, Returns, UpdateSettings
 from stepcredit.rollouts.responses import concrete
 from stepcredit.rollouts.types import PastTurn, Request, Response, Rollout
 
@@ -66,6 +66,7 @@ class LinearPolicy:
         settings: UpdateSettings,
         seed: Sequence[int],
         replay: Replay | None = None,
+        returns: Returns | None = None,
     ) -> dict[str, float]:
         """Improve the policy on its own rollouts; see ``linear_gradient.policy_step`` for the loss.
 
@@ -75,6 +76,7 @@ class LinearPolicy:
             settings: how to update.
             seed: fixes the order of the minibatches.
             replay: demonstrations mixed in with weight ``settings.imitation_coef``.
+            returns: unused; there is no critic.
 
         Returns:
             ``loss``, ``imitation_loss`` and ``grad_norm``, means over the optimiser steps; ``clip_share``,
@@ -112,6 +114,14 @@ class LinearPolicy:
                 if choices or copied:
                     norms.append(self._descend(gradient, settings.lr, settings.max_grad_norm))
         return _metrics(steps, imitation_losses, norms, sum(map(len, episodes)))
+
+    def values(self, rollouts: Sequence[Rollout]) -> FloatArray:
+        """Refused.
+
+        Raises:
+            OptionError: always; a critic needs a neural model.
+        """
+        raise OptionError("The linear policy has no critic; choose a neural model, or an objective without value loss.")
 
     def imitate(
         self, rollouts: Sequence[Rollout], weight: FloatArray, settings: ImitateSettings, seed: Sequence[int]

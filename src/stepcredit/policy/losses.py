@@ -145,3 +145,19 @@ def policy_loss(
         cost = reference_penalty(logprob, reference, objective.penalty, objective.tangent_bound)
         gain = gain - objective.penalty_coef * cost
     return -(weight.to(gain.dtype) * gain).sum(), clipped
+
+
+def value_loss(value: Tensor, before: Tensor, target: Tensor, clip: float) -> Tensor:
+    """½ Σ max((V − R)², (V_c − R)²), V_c = V_old + clip(V − V_old, ±``clip``): a scalar.
+
+    A value that left V_old by more than ``clip`` on the way to R has no gradient (the clipped value loss of PPO's
+    reference implementation; Engstrom et al. 2020, eq. 1).
+
+    Args:
+        value: ``[n]`` V, with gradient.
+        before: ``[n]`` V_old, before the update.
+        target: ``[n]`` R.
+        clip: reward units; infinite for the plain squared error.
+    """
+    held = before + (value - before).clamp(-clip, clip)
+    return torch.maximum((value - target).square(), (held - target).square()).sum() / 2

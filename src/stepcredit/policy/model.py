@@ -2,59 +2,76 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from stepcredit.core.errors import InputError, OptionError
+from stepcredit.core.errors import OptionError
+from stepcredit.policy.adapters import share_frozen
 from stepcredit.policy.attention import IMPLEMENTATION, Layout, Segments
 from stepcredit.policy.workers import Workers
 
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+OWN_ATTENTION = "sdpa"
+"""Attention of a model that does not run on packed rows yet."""
+_EQUAL, _ROUNDING = 1e-3, 0.1
+"""Distance that logits may have from a model's own, as a share of their length: with whole and with half precision."""
+_ENDLESS = 1 << 30
+"""Tokens that a model without a limit on positions is said to hold."""
 
 
 class PackedModel:
     """Runs a model on sequences that lie end to end in one row, and its output layer only where it is wanted.
 
+    Attributes:
+        module: the model.
+        config: its configuration.
+        head: its output layer.
+        device: where it lives.
+        parameters: those that are trained.
+        dtype: of the arithmetic. bfloat16 is PyTorch's autocast, except for the output layer, which computes in the
+            type of its weights.
+        context: tokens that a sequence may have: no more than the model has positions or a sliding window sees.
+        workers: what computes parts of a batch.
+
     Args:
         model: a causal language model of transformers; switched to evaluation mode (no dropout) for good, so that
             generation and update see the same distribution.
+        dtype: see above.
+        gradient_checkpointing: keep only what enters a layer, and compute the layer again in the backward pass.
         workers: parts of a batch computed at once; None for as many as torch has threads on a CPU, and one elsewhere.
 
     Raises:
-        OptionError: packed rows do not give the logits that the model itself gives (sliding windows, recurrent layers,
-            scaled or capped logits).
+        OptionError: packed rows do not give the logits that the model itself gives (narrow sliding windows, recurrent
+            layers, scaled or capped logits), or the model cannot compute its layers again.
     """
 
-    def __init__(self, model: Any, *, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        dtype: torch.dtype = torch.float32,
+        gradient_checkpointing: bool = False,
+        workers: int | None = None,
+    ) -> None:
         self.module: nn.Module = model.eval()
         self.config: Any = model.config
         self._body = model.base_model
-        self._head: nn.Module = model.get_output_embeddings()
+        self.head: Any = model.get_output_embeddings()
         self.device: torch.device = model.device
         self.parameters = [value for value in model.parameters() if value.requires_grad]
+        self.dtype = dtype
+        self.context = _context(model)
         self.workers = Workers(workers or (torch.get_num_threads() if self.device.type == "cpu" else 1))
         own = _probe_logits(model)
         model.set_attn_implementation(IMPLEMENTATION)
-        tokens = _probe_tokens(model)
-        packed = None
-        try:
-            with torch.no_grad():
-                packed = self.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]))
-        except (TypeError, AttributeError, AssertionError):
-            pass  # an architecture that does not hand the layout through
-        if packed is None or not torch.allclose(packed.float(), own.float(), rtol=1e-2, atol=1e-2):
-            raise OptionError(
-                f"{type(model).__name__} cannot run on packed rows; "
-                f"choose a model with plain causal attention in every layer, such as Llama, Qwen 2 or Qwen 3."
-            )
+        self.gradient_checkpointing = gradient_checkpointing
+        if gradient_checkpointing:
+            _recompute_layers(model)
+        self._check(own)
 
     def logits(self, tokens: Tensor, positions: Tensor, layout: Layout, select: Tensor | None = None) -> Tensor:
         """Next-token logits ``[M, V]``.
@@ -65,14 +82,80 @@ class PackedModel:
             layout: which token sees which.
             select: ``[M]`` places whose successor is asked for; None for all ``T``.
         """
-        hidden: Tensor = self._body(
-            input_ids=tokens[None].to(self.device),
-            position_ids=positions[None].to(self.device),
-            use_cache=False,
-            layout=layout,
-        ).last_hidden_state[0]
-        logits: Tensor = self._head(hidden if select is None else hidden[select.to(self.device)])
+        hidden = self.hidden(tokens, positions, layout)
+        logits: Tensor = self.head(hidden if select is None else hidden[select.to(self.device)])
         return logits
+
+    def hidden(self, tokens: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """What the output layer reads at every place, ``[T, width]``; arguments as in ``logits``."""
+        half = self.dtype == torch.bfloat16
+        with torch.autocast(self.device.type, self.dtype) if half else nullcontext():
+            states: Tensor = self._body(
+                input_ids=tokens[None].to(self.device),
+                position_ids=positions[None].to(self.device),
+                use_cache=False,
+                layout=_Alike(layout, self.dtype) if half else layout,
+            ).last_hidden_state[0]
+        return states.to(self.head.weight.dtype)
+
+    def frozen_copy(self) -> PackedModel:
+        """The same model with adapters of its own, which shares every frozen weight."""
+        copied = share_frozen(self.module)
+        copied.set_attn_implementation(OWN_ATTENTION)
+        return PackedModel(copied, dtype=self.dtype, workers=self.workers.count)
+
+    def describe(self) -> dict[str, Any]:
+        """What runs and how, as plain values."""
+        cuda = self.device.type == "cuda"
+        return {
+            "architecture": type(self.module).__name__,
+            "parameters": sum(value.numel() for value in self.module.parameters()),
+            "trained_parameters": sum(value.numel() for value in self.parameters),
+            "weights": _dtype_name(self.head.weight.dtype),
+            "arithmetic": _dtype_name(self.dtype),
+            "device": torch.cuda.get_device_name(self.device) if cuda else self.device.type,
+            "attention": "packed rows, " + ("FlexAttention" if cuda else "scaled dot product"),
+            "context": self.context,
+            "gradient_checkpointing": self.gradient_checkpointing,
+            "workers": self.workers.count,
+        }
+
+    def _check(self, own: Tensor) -> None:
+        """Compare with the model's own logits, in the type of the weights.
+
+        Raises:
+            OptionError: they differ.
+        """
+        tokens = _probe_tokens(self.module)
+        packed = None
+        asked, self.dtype = self.dtype, self.head.weight.dtype
+        try:
+            with torch.no_grad():
+                packed = self.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]))
+        except (TypeError, AttributeError, AssertionError):
+            pass  # an architecture that does not hand the layout through
+        self.dtype = asked
+        if packed is None or _distance(packed.float(), own.float()) > (_ROUNDING if own.dtype.itemsize < 4 else _EQUAL):
+            raise OptionError(
+                f"{type(self.module).__name__} cannot run on packed rows; "
+                f"choose a model with plain causal attention in every layer, such as Llama, Qwen 2 or Qwen 3."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """A layout that gets query, key and value in one type: autocast leaves rotated ones in float32."""
+
+    layout: Layout
+    dtype: torch.dtype
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        return self.layout.attend(layer, query.to(self.dtype), key.to(self.dtype), value.to(self.dtype), scale)
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    """|one − other| / |other|; infinite where it is no number."""
+    return float(torch.nan_to_num((one - other).norm() / other.norm(), nan=torch.inf))
 
 
 def _probe_tokens(model: Any) -> Tensor:
@@ -86,45 +169,27 @@ def _probe_logits(model: Any) -> Tensor:
     return logits
 
 
-def load_model(name: str | Path, *, device: str = "cpu", workers: int | None = None) -> tuple[PackedModel, Any]:
-    """A model, in float32, and its tokenizer from a folder or by hub name.
+def _context(model: Any) -> int:
+    """Positions of a model, or its sliding window: within one, every token sees all before it."""
+    config = model.config.get_text_config()
+    limits = [getattr(config, name, None) for name in ("max_position_embeddings", "sliding_window")]
+    return min((limit for limit in limits if limit), default=_ENDLESS)
 
-    Args:
-        name: the folder or hub name.
-        device: where the model lives.
-        workers: see ``PackedModel``.
+
+def _recompute_layers(model: Any) -> None:
+    """Let layers keep nothing but their input. They do so in training mode only, which they get without their parts.
 
     Raises:
-        InputError: no such folder or name, no model or no tokenizer in it.
-        OptionError: the model cannot run on packed rows.
+        OptionError: the architecture does not offer it.
     """
-    if not Path(name).is_dir() and not _HUB_NAME.fullmatch(str(name)):
-        raise InputError(
-            f"No model folder {str(name)!r}; expected a folder, a hub name such as 'Qwen/Qwen3-0.6B', or 'tiny'."
-        )
-    with quiet():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(str(name))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"No tokenizer found in {str(name)!r}: {_first_line(error)}") from None
-        try:
-            model = AutoModelForCausalLM.from_pretrained(str(name), dtype=torch.float32, attn_implementation="sdpa")
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"No causal language model found in {str(name)!r}: {_first_line(error)}") from None
-    return PackedModel(model.to(device), workers=workers), tokenizer
+    if not model.supports_gradient_checkpointing:
+        raise OptionError(f"{type(model).__name__} has no gradient checkpointing; set gradient_checkpointing = false.")
+    model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    model.disable_input_require_grads()
+    for layer in model.modules():
+        if isinstance(layer, GradientCheckpointingLayer):
+            layer.training = True
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without transformers' progress bars."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

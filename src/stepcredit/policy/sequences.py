@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from stepcredit.core.credit import BoolArray, FloatArray, IntArray
 from stepcredit.core.errors import InputError
-from stepcredit.policy.attention import Segments
 from stepcredit.policy.conversation import Conversation
 from stepcredit.policy.tokens import TokenRecord
 from stepcredit.rollouts.types import PastTurn, Request, Rollout
-
-
-class Inputs(Protocol):
-    """Anything that has input tokens."""
-
-    @property
-    def tokens(self) -> IntArray:
-        """``[T]`` input ids."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,36 +171,3 @@ def _weighted(parts: Sequence[tuple[IntArray, float, bool]]) -> ImitationSequenc
 def _horizon(rollout: Rollout) -> int:
     """Turns the episode could take; its own length where the episode does not say."""
     return int(rollout.episode.extra.get("horizon", len(rollout.prefix) + len(rollout.responses)))
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Input tokens of several sequences end to end; ``offset`` is where each begins."""
-
-    tokens: Tensor
-    positions: Tensor
-    offset: IntArray
-    layout: Segments
-
-
-def pack(sequences: Sequence[Inputs]) -> Packed:
-    """Lay sequences end to end."""
-    lengths = [len(sequence.tokens) for sequence in sequences]
-    return Packed(
-        tokens=torch.from_numpy(np.concatenate([sequence.tokens for sequence in sequences]).astype(np.int64)),
-        positions=torch.cat([torch.arange(length) for length in lengths]),
-        offset=np.cumsum([0, *lengths[:-1]], dtype=np.int32),
-        layout=Segments(lengths),
-    )
-
-
-def micro_batches(sequences: Sequence[Inputs], limit: int) -> list[slice]:
-    """Cut into runs of at most ``limit`` tokens; a longer sequence stands alone."""
-    cuts: list[slice] = []
-    start = size = 0
-    for place, sequence in enumerate(sequences):
-        if place > start and size + len(sequence.tokens) > limit:
-            cuts.append(slice(start, place))
-            start, size = place, 0
-        size += len(sequence.tokens)
-    return [*cuts, slice(start, len(sequences))] if sequences else []

@@ -39,6 +39,8 @@ class Objective:
         penalty_coef: its coefficient; 0 needs no reference policy.
         tangent_bound: M of the ``tangent`` penalty.
         entropy_coef: coefficient of the entropy bonus.
+        value_coef: coefficient of the critic's loss; 0 needs no critic.
+        value_clip: how far a value may move in one update before its loss stops pulling, reward units.
     """
 
     surrogate: Surrogate = "clip"
@@ -51,6 +53,8 @@ class Objective:
     penalty_coef: float = 0.0
     tangent_bound: float = 10.0
     entropy_coef: float = 0.0
+    value_coef: float = 0.0
+    value_clip: float = float("inf")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -59,8 +63,10 @@ class Objective:
                 raise unknown_name(name, getattr(self, name), get_args(hints[name]))
         if self.dual_clip is not None and not self.dual_clip > 1:
             raise OptionError(f"dual_clip is {self.dual_clip}; expected a number above 1, or none to switch it off.")
-        for name in ("clip_low", "clip_high", "penalty_coef", "entropy_coef", "tangent_bound"):
+        for name in ("clip_low", "clip_high", "penalty_coef", "entropy_coef", "tangent_bound", "value_coef"):
             _require(name, getattr(self, name), minimum=0)
+        if not self.value_clip > 0:
+            raise OptionError(f"value_clip is {self.value_clip}; expected a positive number of reward units.")
         _require("norm_length", self.norm_length, minimum=1)
 
 
@@ -73,6 +79,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
         "grpo": Objective(aggregation="seq-mean-token-mean", dual_clip=None, penalty="k3", penalty_coef=0.04),
         "dr-grpo": Objective(aggregation="seq-mean-token-sum-norm", dual_clip=None),
         "dapo": Objective(clip_high=0.28, dual_clip=None),
+        "ppo": Objective(dual_clip=None, value_coef=0.5, value_clip=2.0),
         "gspo": Objective(surrogate="turn-clip", clip_low=3e-4, clip_high=4e-4, dual_clip=None),
     }
 )
@@ -155,3 +162,17 @@ class Replay:
 
     rollouts: Sequence[Rollout]
     weight: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """What a critic learns in an update.
+
+    Attributes:
+        target: ``[N]`` return R per turn in rollout order, reward units: the advantage (GAE) plus the value it was
+            computed from, without penalties.
+        value: ``[N]`` V_old, the critic's own value before the update.
+    """
+
+    target: FloatArray
+    value: FloatArray

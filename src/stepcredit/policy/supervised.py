@@ -15,9 +15,10 @@ from stepcredit.core.errors import InputError
 from stepcredit.policy.conversation import Conversation
 from stepcredit.policy.model import PackedModel
 from stepcredit.policy.optimizer import Optimizer
-from stepcredit.policy.sequences import ImitationSequence, imitation_sequences, micro_batches, pack
+from stepcredit.policy.packing import micro_batches, pack, prefix_order
+from stepcredit.policy.sequences import ImitationSequence, imitation_sequences
 from stepcredit.policy.settings import ImitateSettings
-from stepcredit.policy.workers import add_gradients, loss_gradients
+from stepcredit.policy.workers import accumulate, loss_gradients
 from stepcredit.rollouts.types import Rollout
 
 
@@ -49,11 +50,15 @@ def imitation_loss(model: PackedModel, sequences: Sequence[ImitationSequence]) -
     weight = torch.from_numpy(np.concatenate([sequence.weight for sequence in sequences]))
     response = torch.from_numpy(np.concatenate([sequence.response for sequence in sequences]))
     target = torch.from_numpy(np.concatenate([sequence.target for sequence in sequences]).astype(np.int64))
-    (place,) = torch.nonzero(weight, as_tuple=True)
+    (weighty,) = torch.nonzero(weight, as_tuple=True)
+    # Sequences that begin alike share places, each with its own weight and perhaps its own successor.
+    place, row = torch.unique(torch.from_numpy(np.concatenate(packed.where))[weighty], return_inverse=True)
     logits = model.logits(packed.tokens, packed.positions, packed.layout, place)
-    loss = torch.nn.functional.cross_entropy(logits.float(), target[place].to(logits.device), reduction="none")
-    weighted = loss * weight[place].to(loss.device, loss.dtype)
-    return weighted.sum(), weighted.detach()[response[place].to(loss.device)].sum()
+    device = logits.device
+    scores = logits.float() if logits.dtype == torch.bfloat16 else logits
+    loss = -torch.log_softmax(scores, dim=-1)[row.to(device), target[weighty].to(device)]
+    weighted = loss * weight[weighty].to(device, loss.dtype)
+    return weighted.sum(), weighted.detach()[response[weighty].to(device)].sum()
 
 
 def backward_imitation(
@@ -66,19 +71,37 @@ def backward_imitation(
     """
     total = sum(float(sequence.weight.sum()) for sequence in sequences)
     on_responses = sum(float(sequence.weight[sequence.response].sum()) for sequence in sequences)
-    parameters = model.parameters
+    ordered = [sequences[index] for index in prefix_order(sequences)]
 
-    def differentiate(own: slice) -> tuple[float, float, list[Tensor | None]]:
-        loss, response_loss = imitation_loss(model, sequences[own])
-        return float(loss.detach()), float(response_loss), loss_gradients(loss * (scale / total), parameters)
+    def differentiate(own: slice) -> tuple[tuple[float, float], list[Tensor | None]]:
+        loss, response_loss = imitation_loss(model, ordered[own])
+        gradients = loss_gradients(loss * (scale / total), model.parameters)
+        return (float(loss.detach()), float(response_loss)), gradients
 
-    loss = response_loss = 0.0
-    parts = micro_batches(sequences, micro_batch_tokens)
-    for part, response_part, gradients in model.workers.map(differentiate, parts):
-        add_gradients(parameters, gradients)
-        loss += part
-        response_loss += response_part
+    parts = accumulate(model.workers, model.parameters, micro_batches(ordered, micro_batch_tokens), differentiate)
+    loss, response_loss = sum(part for part, _ in parts), sum(part for _, part in parts)
     return (loss / total if total else 0.0), (response_loss / on_responses if on_responses else 0.0)
+
+
+def response_nll(
+    model: PackedModel, conversation: Conversation, rollouts: Sequence[Rollout], weight: FloatArray
+) -> float:
+    """Mean −log π per response token, nats, weighted by turn; 0 where nothing has a weight."""
+    rows = rollout_rows(rollouts, weight, "weight")
+    sequences = [
+        sequence
+        for rollout, own in zip(rollouts, rows, strict=True)
+        for sequence in imitation_sequences(rollout, weight[own], 0.0, conversation)
+    ]
+    ordered = [sequences[index] for index in prefix_order(sequences)]
+    total = sum(float(sequence.weight.sum()) for sequence in ordered)
+
+    def read(own: slice) -> float:
+        with torch.no_grad():
+            return float(imitation_loss(model, ordered[own])[0])
+
+    parts = micro_batches(ordered, ImitateSettings().micro_batch_tokens)
+    return sum(model.workers.map(read, parts)) / total if total else 0.0
 
 
 def imitate(

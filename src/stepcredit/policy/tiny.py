@@ -21,7 +21,7 @@ from tokenizers.models import WordPiece
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from stepcredit.policy.model import quiet
+from stepcredit.policy.loading import quiet
 
 PAD, EOS, UNKNOWN, USER, ASSISTANT = "<pad>", "<eos>", "<unk>", "<user>", "<assistant>"
 INITIAL_SCALE = 0.8

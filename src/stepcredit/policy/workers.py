@@ -14,6 +14,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from stepcredit.policy import ranks
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -45,8 +47,34 @@ def loss_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> list[Ten
     return list(torch.autograd.grad(loss, parameters, allow_unused=True))
 
 
-def add_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
-    """Add gradients to what the parameters hold already."""
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        if gradient is not None:
-            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+def accumulate(
+    workers: Workers,
+    parameters: Sequence[nn.Parameter],
+    parts: Sequence[T],
+    differentiate: Callable[[T], tuple[R, Sequence[Tensor | None]]],
+) -> Sequence[R]:
+    """Add the gradients of all parts to what the parameters hold already.
+
+    Args:
+        workers: compute parts at once; several ranks divide them among each other.
+        parameters: whose gradients.
+        parts: what is differentiated; the same on every rank.
+        differentiate: gives something to report and the gradient per parameter (``loss_gradients``).
+
+    Returns:
+        What each part reported.
+    """
+    reports: list[R] = []
+    total: list[Tensor | None] = [None] * len(parameters)
+    for report, gradients in workers.map(differentiate, ranks.share(parts)):
+        reports.append(report)
+        total = [_sum(held, gradient) for held, gradient in zip(total, gradients, strict=True)]
+    for parameter, gradient in zip(parameters, ranks.add_up(total, parameters), strict=True):
+        parameter.grad = _sum(parameter.grad, gradient)
+    return ranks.gather(reports, len(parts))
+
+
+def _sum(held: Tensor | None, gradient: Tensor | None) -> Tensor | None:
+    if held is None or gradient is None:
+        return gradient if held is None else held
+    return held.add_(gradient)

@@ -16,10 +16,20 @@ from functools import partial
 from stepcredit.core.episodes import Parent
 from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Environment, Info, Snapshots, Task, TaskSuite
+from stepcredit.rollouts.answers import check_step
 from stepcredit.rollouts.calls import Fault, attempt_all
 from stepcredit.rollouts.collect import Failure, Kept, start
 from stepcredit.rollouts.forks import Place, SharedEnvironment
-from stepcredit.rollouts.play import Player, Progress, Rules, StateKey, check_step, close_quietly, play, release
+from stepcredit.rollouts.play import (
+    STEP_TIMEOUT,
+    Player,
+    Progress,
+    Rules,
+    StateKey,
+    close_quietly,
+    play,
+    release,
+)
 from stepcredit.rollouts.types import PastTurn, Policy, Rollout
 
 
@@ -90,7 +100,7 @@ def branch(
     invalid_penalty: float = 0.1,
     state_key: StateKey = "environment",
     concurrency: int = 1,
-    step_timeout: float | None = None,
+    step_timeout: float | None = STEP_TIMEOUT,
     keep_admissible: bool = False,
     kept: Mapping[str, Kept] | None = None,
     progress: Progress | None = None,

@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 
 from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Environment, Info, Task, TaskSuite
+from stepcredit.rollouts.answers import check_start
 from stepcredit.rollouts.calls import Fault, attempt_all
 from stepcredit.rollouts.forks import Place, SharedEnvironment
-from stepcredit.rollouts.play import Player, Progress, Rules, StateKey, check_start, close_quietly, play, release
+from stepcredit.rollouts.play import (
+    STEP_TIMEOUT,
+    Player,
+    Progress,
+    Rules,
+    StateKey,
+    close_quietly,
+    play,
+    release,
+)
 from stepcredit.rollouts.types import Policy, Rollout
 
 
@@ -66,7 +76,7 @@ def collect(
     invalid_penalty: float = 0.1,
     state_key: StateKey = "environment",
     concurrency: int = 1,
-    step_timeout: float | None = None,
+    step_timeout: float | None = STEP_TIMEOUT,
     keep_admissible: bool = False,
     keep_places: bool = False,
     progress: Progress | None = None,
@@ -74,7 +84,8 @@ def collect(
     """Play every task ``group_size`` times, all episodes in lock-step.
 
     The same arguments give the same rollouts, whatever ``concurrency`` is. Episodes are called ``TASK#k``; k counts on
-    where a task is listed more than once.
+    where a task is listed more than once. The episodes of a task must start alike: one whose first observation is not
+    that of most (of the earliest, where as many differ) fails, because its credit would compare unlike things.
 
     Args:
         policy: who plays.
@@ -90,7 +101,8 @@ def collect(
         invalid_penalty: cost of an invalid response, reward units ≥ 0.
         state_key: ``environment``: the environment's own key where it gives one; ``observation``: never.
         concurrency: environments that step at once. More than 1 helps where a step waits for something else.
-        step_timeout: seconds an environment may take for one step; none: no limit.
+        step_timeout: seconds an environment may take for one step; none: no limit, and with ``concurrency`` 1 all
+            environments are called in the calling thread.
         keep_admissible: record the admissible commands of every turn in ``extra["admissible"]``.
         keep_places: keep a snapshot before every turn and the environments open, for ``branch`` to restore from;
             close the result afterwards. Environments without snapshots keep nothing.
@@ -119,12 +131,17 @@ def collect(
     )
     failures: list[Failure] = []
     players: list[Player] = []
+    first_seen = _usual_starts(named, starts)
     for (task, name), started in zip(named, starts, strict=True):
         if isinstance(started, Fault):
             failures.append(Failure(task.id, name, f"environment, start: {started.reason}"))
-        else:
-            environment, observation, info = started
+            continue
+        environment, observation, info = started
+        if observation == first_seen[task.id]:
             players.append(Player(name, task, environment, observation, info, places=[] if keep_places else None))
+        else:
+            close_quietly(environment)
+            failures.append(Failure(task.id, name, "environment, start: another first observation than its siblings'"))
     kept: dict[str, Kept] = {}
     try:
         play(policy, players, rules, seed=seed, progress=progress)
@@ -144,7 +161,10 @@ def collect(
     return Collected(rollouts, tuple(failures), kept)
 
 
-def start(suite: TaskSuite, task: Task) -> tuple[Environment, str, Info]:
+Start = tuple[Environment, str, Info]
+
+
+def start(suite: TaskSuite, task: Task) -> Start:
     """A fresh environment at the task's start, its first observation and info, checked."""
     environment = suite.make(task)
     try:
@@ -153,6 +173,15 @@ def start(suite: TaskSuite, task: Task) -> tuple[Environment, str, Info]:
         close_quietly(environment)
         raise
     return environment, observation, info
+
+
+def _usual_starts(named: Sequence[tuple[Task, str]], starts: Sequence[Start | Fault]) -> dict[str, str]:
+    """Task → the first observation of most of its episodes."""
+    seen: dict[str, Counter[str]] = {}
+    for (task, _), started in zip(named, starts, strict=True):
+        if not isinstance(started, Fault):
+            seen.setdefault(task.id, Counter())[started[1]] += 1
+    return {task: counts.most_common(1)[0][0] for task, counts in seen.items()}
 
 
 def _name_episodes(tasks: Sequence[Task], group_size: int | Sequence[int]) -> list[tuple[Task, str]]:

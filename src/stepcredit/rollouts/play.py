@@ -8,7 +8,7 @@ passes through.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, get_args
 from stepcredit.core.episodes import Episode, Parent, Turn
 from stepcredit.core.errors import OptionError, unknown_name
 from stepcredit.environments.protocol import Environment, Info, Snapshots, Task
+from stepcredit.rollouts.answers import Step, check_number, check_step, check_text
 from stepcredit.rollouts.calls import Fault, attempt_all
 from stepcredit.rollouts.forks import Place
 from stepcredit.rollouts.responses import ParsedResponse, check_response_format, parse_response
@@ -24,10 +25,10 @@ from stepcredit.rollouts.types import PastTurn, Policy, Request, Response, Rollo
 
 StateKey = Literal["environment", "observation"]
 STATE_KEYS: tuple[StateKey, ...] = get_args(StateKey)
+STEP_TIMEOUT = 60.0
+"""Seconds an environment may take for one step unless told otherwise: long for any step, short beside a night."""
 Progress = Callable[[int, int], None]
 """Called after every round with (finished episodes, all episodes)."""
-
-Step = tuple[str, float, bool, bool, Info]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Rules:
     invalid_penalty: float = 0.1
     state_key: StateKey = "environment"
     concurrency: int = 1
-    step_timeout: float | None = None
+    step_timeout: float | None = STEP_TIMEOUT
     keep_admissible: bool = False
 
     def __post_init__(self) -> None:
@@ -157,44 +158,6 @@ def close_quietly(environment: Closable) -> None:
         environment.close()
 
 
-def check_step(answer: object) -> Step:
-    """An environment's five-tuple, checked.
-
-    Raises:
-        TypeError: a part of another type than the protocol says.
-        ValueError: a reward or score that is not finite, or text that is not Unicode.
-    """
-    if not isinstance(answer, tuple) or len(answer) != 5:
-        raise TypeError(f"step answered {_type(answer)}; expected (observation, reward, terminated, truncated, info)")
-    observation, reward, terminated, truncated, info = answer
-    check_start((observation, info))
-    value = _number("reward", reward)
-    return observation, value, bool(terminated), bool(truncated), info
-
-
-def check_start(answer: object) -> tuple[str, Info]:
-    """A reset's (observation, info), checked.
-
-    Raises:
-        TypeError: a part of another type than the protocol says.
-        ValueError: a score that is not finite, or text that is not Unicode.
-    """
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"reset answered {_type(answer)}; expected (observation, info)")
-    observation, info = answer
-    _check_text("observation", observation)
-    if not isinstance(info, Mapping) or "won" not in info or "admissible" not in info:
-        raise TypeError("info lacks admissible or won")
-    commands = info["admissible"]
-    if isinstance(commands, str) or not isinstance(commands, Sequence) or not set(map(type, commands)) <= {str}:
-        raise TypeError(f"info['admissible'] is {_type(commands)}; expected a sequence of str")
-    if info.get("score") is not None:
-        _number("score", info["score"])
-    if info.get("state") is not None:
-        _check_text("state", info["state"])
-    return observation, info  # type: ignore[return-value]  # checked above, key by key
-
-
 def _play_round(session: Session, running: Sequence[tuple[int, Player]], rules: Rules) -> None:
     requests = [
         Request(
@@ -217,7 +180,7 @@ def _play_round(session: Session, running: Sequence[tuple[int, Player]], rules: 
         parsed = parse_response(response.text, player.info["admissible"], response_format, rules.strict)
         moves.append((player, response, parsed))
     answers = attempt_all(
-        [partial(_step, player, parsed.action) for player, _, parsed in moves],
+        [partial(_step, player, parsed.action, rules.reward_scale) for player, _, parsed in moves],
         concurrency=rules.concurrency,
         timeout=rules.step_timeout,
     )
@@ -228,13 +191,14 @@ def _play_round(session: Session, running: Sequence[tuple[int, Player]], rules: 
             _record(player, response, parsed, answer, rules)
 
 
-def _step(player: Player, action: str) -> tuple[Step, Place | None]:
-    """One step of the player's environment, and its place before it where places are kept."""
+def _step(player: Player, action: str, scale: float) -> tuple[Step, Place | None]:
+    """One step of the player's environment, its reward scaled, and its place before it where places are kept."""
     environment = player.environment
     place = None
     if player.places is not None and isinstance(environment, Snapshots):
         place = Place(environment.snapshot(), player.observation, player.info)
-    return check_step(environment.step(action)), place
+    observation, reward, terminated, truncated, info = check_step(environment.step(action))
+    return (observation, check_number("scaled reward", reward * scale), terminated, truncated, info), place
 
 
 def _record(
@@ -257,7 +221,7 @@ def _record(
         Turn(
             observation=player.observation,
             action=parsed.action,
-            reward=reward * rules.reward_scale,
+            reward=reward,
             penalty=0.0 if parsed.valid else rules.invalid_penalty,
             valid=parsed.valid,
             nll=0.0 - sum(logprobs) / len(logprobs) if logprobs else None,
@@ -282,28 +246,7 @@ def _unusable(response: Response) -> str:
     if not math.isfinite(response.entropy):
         return "the entropy is not finite"
     try:
-        _check_text("text", response.text)
+        check_text("text", response.text)
     except (TypeError, ValueError) as error:
         return str(error)
     return ""
-
-
-def _check_text(name: str, text: object) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{name} is {_type(text)}; expected str")
-    if not text.isascii():
-        text.encode()
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {_type(value)}; expected a number") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is {number}; expected a finite number")
-    return number
-
-
-def _type(value: object) -> str:
-    return f"of type {type(value).__name__}"

@@ -19,7 +19,7 @@ SLOTS = ("goal", "step", "horizon", "history", "observation", "admissible")
 REQUIRED_SLOTS = ("goal", "observation")
 
 # Braces around something that starts like a name are a slot; all others ({"a": 1}, {}) are ordinary text.
-_SLOT = re.compile(r"\{\s*([A-Za-z_][^{}\n\"']*?)\s*\}")
+_SLOT = re.compile(r"\{\s*([A-Za-z_][^{}\n\"']*)\}")
 
 # The task stands before every observation: without that a tiny model does not bind what it sees to what it is asked.
 # Admissible commands are left out, because decoding is constrained to them; ">" marks where the command is due.
@@ -78,7 +78,7 @@ class PromptTemplate:
     history: int = 2
 
     def __post_init__(self) -> None:
-        slots = _SLOT.findall(self.text)
+        slots = _slots(self.text)
         for slot in slots:
             if slot not in SLOTS:
                 raise unknown_name("template slot", slot, SLOTS)
@@ -96,7 +96,7 @@ class PromptTemplate:
         """This turn's message: the whole prompt, or what the turn adds where the template is append-only."""
 
         def fill(slot: re.Match[str]) -> str:
-            match slot.group(1):
+            match slot.group(1).rstrip():
                 case "goal":
                     return request.goal
                 case "step":
@@ -143,7 +143,11 @@ def load_template(name: str, *, response_format: ResponseFormat = "action", hist
         raise InputError(
             f"The prompt template {name!r} is not UTF-8 text (byte {error.start}); save it as UTF-8."
         ) from None
-    return PromptTemplate(text, append_only="history" not in _SLOT.findall(text), history=history)
+    return PromptTemplate(text, append_only="history" not in _slots(text), history=history)
+
+
+def _slots(text: str) -> list[str]:
+    return [slot.rstrip() for slot in _SLOT.findall(text)]
 
 
 def _render_history(history: Sequence[PastTurn], window: int) -> str:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from stepcredit.core.errors import unknown_name
+from stepcredit.environments.protocol import PLACEHOLDER
 
 ResponseFormat = Literal["action", "think-action"]
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
 
 _TAGS = ("<think>", "</think>", "<action>", "</action>")
 _CJK = re.compile("[\u4e00-\u9fff]")
-PLACEHOLDER = "<words>"
-"""In an admissible command: any non-empty text may stand here."""
 _TAIL = 30
 """Characters that the released rule submits where it finds no pair of action tags."""
 

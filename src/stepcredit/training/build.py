@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stepcredit.core.credit import FloatArray
 from stepcredit.core.errors import missing_extra
 from stepcredit.environments.protocol import TaskSuite
-from stepcredit.policy.settings import ImitateSettings, Replay, UpdateSettings
+from stepcredit.policy.settings import ImitateSettings, Replay, Returns, UpdateSettings
 from stepcredit.rollouts.prompts import load_template
 from stepcredit.rollouts.types import Policy, Rollout
-from stepcredit.training.config import TrainConfig, config_objective
+from stepcredit.training.config import TrainConfig, config_model_options, config_update
 from stepcredit.training.demonstrations import demonstrate
+from stepcredit.training.run_folder import write_folder
 from stepcredit.training.tasks import spread_over_families, training_tasks
 
 
@@ -28,8 +32,13 @@ class Learner(Policy, Protocol):
         settings: UpdateSettings,
         seed: Sequence[int],
         replay: Replay | None = None,
+        returns: Returns | None = None,
     ) -> dict[str, float]:
         """One update: ``settings.epochs`` passes over the rollouts; ``advantage`` ``[N]``, NaN = not scored."""
+        ...
+
+    def values(self, rollouts: Sequence[Rollout]) -> FloatArray:
+        """The critic's value of the state before every turn, ``[N]``."""
         ...
 
     def imitate(
@@ -51,8 +60,28 @@ class Learner(Policy, Protocol):
         ...
 
 
+@runtime_checkable
+class Described(Protocol):
+    """A policy that can say what it is."""
+
+    def describe(self) -> dict[str, Any]:
+        """Architecture, sizes, types, device, as plain values."""
+        ...
+
+
 VOCABULARY_TASKS = 200
 """Training tasks, families in turn, whose texts give the tiny model its words."""
+
+
+def check_installed(config: TrainConfig) -> None:
+    """Look for what the recipe's model needs, importing nothing.
+
+    Raises:
+        MissingExtraError: a neural model without the extra ``train``.
+    """
+    for package in () if config.model == "linear" else ("torch", "transformers", "safetensors"):
+        if find_spec(package) is None:
+            raise missing_extra(package, "train", f"The model {config.model!r}")
 
 
 def build_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner:
@@ -64,27 +93,56 @@ def build_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner
         folder: run folder; the tiny model is made once, in ``FOLDER/model``.
 
     Raises:
-        MissingExtraError: a neural model without the extra ``train``.
+        MissingExtraError: a neural model without the extra ``train``, or adapters without ``lora``.
         InputError: no such model folder, or no tokenizer in it.
+        OptionError: a model that cannot run on packed rows, or a device that is not there.
     """
     if config.model == "linear":
         from stepcredit.policy.linear import LinearPolicy
 
         return LinearPolicy()
-    try:
-        from stepcredit.policy.tiny import build_tiny_model
-        from stepcredit.policy.transformer import TransformerPolicy
-    except ModuleNotFoundError as error:
-        raise missing_extra(str(error.name), "train", f"The model {config.model!r}") from None
+    check_installed(config)
+    from stepcredit.policy.tiny import build_tiny_model
+    from stepcredit.policy.transformer import TransformerPolicy
+
     source: str | Path = config.model
     if config.model == "tiny":
         source = tiny = folder / "model"
-        if not (tiny / "tokenizer.json").exists():
-            build_tiny_model(tiny, _vocabulary_texts(config, suite), suite.entities(), config.seed)
+        if not tiny.exists():
+            texts = _vocabulary_texts(config, suite)
+            write_folder(tiny, lambda partial: build_tiny_model(partial, texts, suite.entities(), config.seed))
     template = load_template(config.prompt, response_format=config.response_format, history=config.history)
+    options = config_model_options(config)
+    if config.model == "tiny" and options.device == "auto":
+        options = replace(options, device="cpu")  # too small to gain from anything else, and the CPU repeats its bits
     return TransformerPolicy.from_folder(
-        source, template, constrained=config.constrained, max_response_tokens=config.max_response_tokens
+        source,
+        template,
+        model_options=options,
+        seed=config.seed,
+        constrained=config.constrained,
+        max_response_tokens=config.max_response_tokens,
     )
+
+
+STATED = "policy.json"
+"""File of the run folder that says what was trained, in which types and on which device."""
+
+
+def state_policy(policy: Learner, folder: Path, say: Callable[[str], None]) -> None:
+    """Say what is trained and on what, to the reader and in ``FOLDER/policy.json``; nothing of it is in the recipe."""
+    if isinstance(policy, Described):
+        facts = policy.describe()
+        say(in_words(facts))
+        (folder / STATED).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """What a language model's ``describe`` tells, as one line."""
+    trained = f"{facts['trained_parameters']:,} of {facts['parameters']:,} parameters trained"
+    types = f"{facts['weights']} weights, {facts['arithmetic']} arithmetic"
+    place = f"on {facts['device']} with {facts['workers']} worker(s), context {facts['context']:,} tokens"
+    return f"Model: {facts['architecture']}, {trained}, {types}, attention by {facts['attention']}, {place}."
 
 
 def _vocabulary_texts(config: TrainConfig, suite: TaskSuite) -> Iterator[str]:
@@ -102,21 +160,25 @@ def _vocabulary_texts(config: TrainConfig, suite: TaskSuite) -> Iterator[str]:
 def update_settings(config: TrainConfig, update: int) -> UpdateSettings:
     """Settings of one update; the learning rate falls linearly from the first to the last."""
     done = update / max(config.updates - 1, 1)
-    return UpdateSettings(
-        objective=config_objective(config),
-        lr=config.learning_rate + done * (config.final_learning_rate - config.learning_rate),
-        epochs=config.epochs,
-        minibatch=config.minibatch,
-        imitation_coef=config.imitation_weight,
-    )
+    lr = config.learning_rate + done * (config.final_learning_rate - config.learning_rate)
+    return replace(config_update(config), lr=lr)
 
 
 IMITATION_MINIBATCH = 16
-"""Demonstrations an optimiser step; half the size learns as much a step, so twice as much a second."""
+"""Demonstrations an optimiser step at most; half the size learns as much a step, so twice as much a second."""
+
+
+OBSERVATION_WEIGHT = 0.1
+"""Weight of the loss on what is observed, for the tiny model: it learns language too. A pretrained one knows it."""
 
 
 def imitate_settings(config: TrainConfig, epoch: int) -> ImitateSettings:
     """Settings of one imitation epoch; the learning rate falls to a tenth along half a cosine, and then stays."""
+    update = config_update(config)
     done = min(epoch / max(config.imitation_epochs, 1), 1.0)
-    lr = config.imitation_learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
-    return ImitateSettings(lr=lr, minibatch=IMITATION_MINIBATCH)
+    return ImitateSettings(
+        lr=config.imitation_learning_rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done))),
+        minibatch=min(IMITATION_MINIBATCH, update.minibatch),
+        observation_weight=OBSERVATION_WEIGHT if config.model == "tiny" else 0.0,
+        micro_batch_tokens=update.micro_batch_tokens,
+    )

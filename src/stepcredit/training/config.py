@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stepcredit.core.errors import InputError, OptionError, unknown_name
 from stepcredit.credit.catalogue import parse_options
-from stepcredit.environments.catalogue import ENVIRONMENTS
-from stepcredit.policy.settings import Objective, find_objective
+from stepcredit.environments.catalogue import find_environment
+from stepcredit.policy.model_options import ModelOptions
+from stepcredit.policy.settings import Objective, UpdateSettings, find_objective
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+UPDATE_OPTIONS = ("epochs", "minibatch", "max_grad_norm", "micro_batch_tokens")
+"""What ``update_options`` may hold; the other fields of ``UpdateSettings`` have recipe keys of their own."""
 
 
 class TrainConfig(BaseModel):
@@ -32,7 +36,7 @@ class TrainConfig(BaseModel):
     seed: Count = Field(0, description="fixes tasks, draws and initial weights")
 
     # What is played.
-    environment: str = Field("household", description="name in `stepcredit envs`")
+    environment: str = Field("household", description="name in `stepcredit envs`, or `module:Class` of your own")
     environment_options: dict[str, Any] = Field(default_factory=dict, description="options of the environment")
     eval_splits: tuple[str, ...] = Field(
         (), description="splits evaluated before, during and after; no choice sees them"
@@ -40,6 +44,9 @@ class TrainConfig(BaseModel):
 
     # Who plays.
     model: str = Field("tiny", description="`tiny`, `linear`, a folder or a hub name")
+    model_options: dict[str, Any] = Field(
+        default_factory=dict, description="device, types, context and adapters of a language model, see docs/policy"
+    )
     response_format: Literal["action", "think-action"] = Field("action", description="what a response looks like")
     prompt: str = Field("compact", description="built-in template name or a template file")
     history: Count = Field(2, description="past turns a re-rendered prompt shows, turns")
@@ -75,8 +82,11 @@ class TrainConfig(BaseModel):
     invalid_penalty: NonNegative = Field(0.1, description="cost of an invalid response, reward units")
     learning_rate: Rate = Field(5e-4, description="AdamW learning rate of the first update")
     final_learning_rate: NonNegative = Field(1e-4, description="of the last update, linear in between")
-    epochs: Positive = Field(2, description="passes over an update's episodes")
-    minibatch: Positive = Field(32, description="episodes an optimiser step")
+    update_options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="`epochs` over an update's episodes [2], `minibatch` episodes an optimiser step [32], "
+        "`max_grad_norm` [1], `micro_batch_tokens` of one forward pass [4096]",
+    )
     objective: str = Field("gigpo", description="policy objective by name, see docs/policy")
     objective_options: dict[str, Any] = Field(default_factory=dict, description="fields of the objective to replace")
 
@@ -93,6 +103,10 @@ class TrainConfig(BaseModel):
     checkpoint_every: Positive = Field(1, description="updates between checkpoints")
 
 
+_LONGEST_RECIPE = 1 << 16
+"""Characters; the time to read some TOML grows with the square of its length."""
+
+
 def load_config(recipe: Path | None, overrides: Mapping[str, Any]) -> TrainConfig:
     """A recipe file with single values replaced.
 
@@ -107,7 +121,12 @@ def load_config(recipe: Path | None, overrides: Mapping[str, Any]) -> TrainConfi
     values: dict[str, Any] = {}
     if recipe is not None:
         try:
-            values = tomllib.loads(recipe.read_text(encoding="utf-8"))
+            text = recipe.read_text(encoding="utf-8")
+            if len(text) > _LONGEST_RECIPE:
+                raise InputError(
+                    f"The recipe {str(recipe)!r} has {len(text):,} characters; expected a short TOML file."
+                )
+            values = tomllib.loads(text)
         except OSError as error:
             raise InputError(f"Cannot read the recipe {str(recipe)!r}: {error.strerror}.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -133,10 +152,15 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise OptionError(f"Recipe key {key!r}: got {first['input']!r}; {_lower(first['msg'])}.") from None
-    if config.environment not in ENVIRONMENTS:
-        raise unknown_name("environment", config.environment, ENVIRONMENTS)
+    find_environment(config.environment)
     method_options(config)
-    config_objective(config)
+    if (config_objective(config).value_coef > 0) != (config.method == "gae"):
+        raise OptionError(
+            "Method 'gae' takes the values of a critic, and only an objective with a value loss trains one; "
+            "set method = 'gae' and objective = 'ppo' together."
+        )
+    config_model_options(config)
+    config_update(config)
     if config.branch != "none" and config.root == "families":
         raise OptionError(
             f"branch = {config.branch!r} needs an allocator; set root to 'fitted' (or to the control 'uniform')."
@@ -159,14 +183,50 @@ def config_objective(config: TrainConfig) -> Objective:
     Raises:
         OptionError: no such objective or option, or a value that does not fit.
     """
-    known = {field.name for field in dataclasses.fields(Objective)}
-    for name in config.objective_options:
-        if name not in known:
-            raise unknown_name("objective option", name, known)
-    options: dict[str, Any] = {
-        name: None if value == "off" else value for name, value in config.objective_options.items()
-    }
-    return dataclasses.replace(find_objective(config.objective), **options)
+    fields = [field.name for field in dataclasses.fields(Objective)]
+    options = {name: None if value == "off" else value for name, value in config.objective_options.items()}
+    return dataclasses.replace(
+        find_objective(config.objective), **_check_fields("objective", Objective, fields, options)
+    )
+
+
+def config_model_options(config: TrainConfig) -> ModelOptions:
+    """The recipe's model options.
+
+    Raises:
+        OptionError: no such option, or a value that does not fit.
+    """
+    fields = [field.name for field in dataclasses.fields(ModelOptions)]
+    return ModelOptions(**_check_fields("model", ModelOptions, fields, config.model_options))
+
+
+def config_update(config: TrainConfig) -> UpdateSettings:
+    """Settings of an update as far as they are the same in each.
+
+    Raises:
+        OptionError: no such option, or a value that does not fit.
+    """
+    options = _check_fields("update", UpdateSettings, UPDATE_OPTIONS, config.update_options)
+    return UpdateSettings(objective=config_objective(config), imitation_coef=config.imitation_weight, **options)
+
+
+def _check_fields(kind: str, owner: type[Any], fields: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for some fields of a dataclass, checked against their annotations.
+
+    Raises:
+        OptionError: an unknown field, or a value of another type.
+    """
+    hints = get_type_hints(owner)
+    checked = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise unknown_name(f"{kind} option", name, fields)
+        try:
+            checked[name] = TypeAdapter(hints[name]).validate_python(value)
+        except ValidationError as error:
+            reason = _lower(error.errors()[0]["msg"])
+            raise OptionError(f"{kind.capitalize()} option {name!r}: got {value!r}; {reason}.") from None
+    return checked
 
 
 def _lower(message: str) -> str:

@@ -6,9 +6,8 @@ that was killed and resumed therefore draws what the uninterrupted one draws, an
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,22 +16,21 @@ from typing import Any
 import numpy as np
 
 from stepcredit.allocation.allocator import Allocator
-from stepcredit.core.credit import Credit
-from stepcredit.core.errors import EnvironmentFaultError, NumericsError
+from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, NumericsError
 from stepcredit.core.turns import Turns
 from stepcredit.credit.catalogue import assign
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.protocol import TaskSuite
-from stepcredit.policy.settings import Replay
+from stepcredit.policy.settings import Replay, Returns
 from stepcredit.rollouts.types import Rollout
-from stepcredit.training.build import Learner, build_policy, imitate_settings, update_settings
-from stepcredit.training.config import TrainConfig, method_options
+from stepcredit.training.build import Learner, build_policy, imitate_settings, state_policy, update_settings
+from stepcredit.training.config import TrainConfig, config_objective, method_options
 from stepcredit.training.demonstrations import NOISE, choose_demonstrated, demonstrate
 from stepcredit.training.measure import evaluate_everything, gate_success
 from stepcredit.training.monitor import Monitor
 from stepcredit.training.outcomes import played_out
 from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, save_allocator
-from stepcredit.training.run_folder import Progress, RunFolder
+from stepcredit.training.run_folder import Progress, RunFolder, write_folder
 from stepcredit.training.streams import Stream
 from stepcredit.training.tasks import training_tasks
 
@@ -99,6 +97,7 @@ def train(
         monitor=monitor,
         after_evaluation=after_evaluation,
     )
+    state_policy(setup.policy, run.path, monitor.say)
     for warning in suite.warnings:
         monitor.say(f"Warning: {warning}")
     progress = _continue_from(setup)
@@ -131,7 +130,8 @@ def supervised_start(setup: Setup, progress: Progress) -> Progress:
             setup.save(progress)
             setup.monitor.advance(epoch + 1, _note(metrics, "imitation_loss", "gate_success"))
         progress = replace(progress, imitation_done=True)
-        _keep_start(policy, run)
+        # The policy RL starts from: the reference of penalties, and what controls start from.
+        write_folder(run.path / "start", policy.save)
         setup.evaluate(progress, "before")
         setup.save(progress)
     policy.set_reference(run.path / "start")
@@ -148,18 +148,14 @@ def reinforce(setup: Setup, progress: Progress) -> Progress:
         with clock("rollout"):
             played = play_round(config, setup.suite, setup.policy, setup.allocator, update)
         learnt = _check_failures(played)
-        with clock("credit"):
-            turns = Turns.from_episodes(rollout.episode for rollout in learnt)
-            credit = assign(turns, config.method, **method_options(config))
-        with clock("update"):
-            seed = (config.seed, Stream.UPDATE, update)
-            settings = update_settings(config, update)
-            metrics = setup.policy.update(learnt, credit.advantage, settings, seed, replay)
+        lesson = _learn(setup, learnt, replay, update, clock)
         progress = replace(progress, updates=update + 1)
-        line = _update_line(progress, played, credit, metrics)
+        line = _update_line(progress, played, lesson)
         run.write_rollouts(f"rollouts/{update + 1:06d}", played.rollouts)
         run.log(line)
-        _stop_on_broken_numbers(run)
+        if lesson.skipped:
+            setup.monitor.say(f"Update {update + 1} is skipped: {lesson.skipped}")
+            _stop_on_broken_numbers(run)
         last = update + 1 == config.updates
         if config.eval_every and (update + 1) % config.eval_every == 0 and not last:
             with clock("evaluation"):
@@ -192,6 +188,15 @@ def imitate_longer(setup: Setup, progress: Progress) -> None:
     setup.evaluate(progress, CONTROL)
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What an update was and did: diagnostics of its credit, metrics of the policy, and why it moved nothing."""
+
+    credit: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    skipped: str = ""
+
+
 class Clock:
     """Seconds spent per named stage of one update."""
 
@@ -215,31 +220,50 @@ def _demonstrations(config: TrainConfig, suite: TaskSuite) -> Replay:
 
 
 def _continue_from(setup: Setup) -> Progress:
-    """Restore the newest checkpoint, and drop what was logged after it."""
-    found = setup.run.latest()
-    if found is None:
-        setup.run.forget_after(-1)
-        return Progress()
-    progress, folder = found
-    setup.policy.load(folder)
-    load_allocator(setup.allocator, folder)
-    setup.run.forget_after(progress.step)
-    done = f"{progress.imitation_epochs} imitation epochs and {progress.updates} updates"
-    setup.monitor.say(f"Resuming {setup.run.path} after {done}.")
-    return progress
+    """Restore the newest checkpoint that can be read, and drop what was logged after it."""
+    broken: CheckpointError | None = None
+    for progress, folder in setup.run.saved():
+        try:
+            setup.policy.load(folder)
+            load_allocator(setup.allocator, folder)
+        except CheckpointError as error:
+            broken = error
+            setup.monitor.say(f"Warning: {error} Trying the checkpoint before it.")
+            continue
+        setup.run.forget_after(progress.step)
+        done = f"{progress.imitation_epochs} imitation epochs and {progress.updates} updates"
+        setup.monitor.say(f"Resuming {setup.run.path} after {done}.")
+        return progress
+    if broken is not None:
+        raise broken
+    setup.run.forget_after(-1)
+    return Progress()
 
 
-def _keep_start(policy: Learner, run: RunFolder) -> None:
-    """Keep the policy RL starts from: the reference of penalties, and what controls start from."""
-    partial = run.path / "start.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    policy.save(partial)
-    shutil.rmtree(run.path / "start", ignore_errors=True)
-    partial.rename(run.path / "start")
+def _learn(setup: Setup, learnt: Sequence[Rollout], replay: Replay | None, update: int, clock: Clock) -> Lesson:
+    """Credit and one policy update; numbers that overflow or break skip the update and say why."""
+    config = setup.config
+    try:
+        with clock("credit"):
+            turns = Turns.from_episodes(rollout.episode for rollout in learnt)
+            options = method_options(config)
+            critic = config_objective(config).value_coef > 0
+            if critic:
+                options["values"] = setup.policy.values(learnt)
+            credit = assign(turns, config.method, **options)
+    except NumericsError as error:
+        return Lesson({}, {"skipped_steps": 0.0}, str(error))
+    with clock("update"):
+        seed = (config.seed, Stream.UPDATE, update)
+        # GAE's own return, which leaves penalties out.
+        returns = Returns(credit.advantage + turns.penalty + options["values"], options["values"]) if critic else None
+        metrics = setup.policy.update(learnt, credit.advantage, update_settings(config, update), seed, replay, returns)
+    # ``grad_norm`` is the mean over the steps taken: 0 beside skipped steps says that none was.
+    broken = metrics["skipped_steps"] and not metrics["grad_norm"]
+    return Lesson(credit.diagnostics, metrics, "no optimiser step had a finite loss and gradient." if broken else "")
 
 
-def _update_line(progress: Progress, played: Round, credit: Credit, metrics: Mapping[str, float]) -> dict[str, Any]:
+def _update_line(progress: Progress, played: Round, lesson: Lesson) -> dict[str, Any]:
     episodes = [rollout.episode for rollout in played.rollouts]
     roots = [episode for episode in episodes if episode.parent is None]
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -249,13 +273,14 @@ def _update_line(progress: Progress, played: Round, credit: Credit, metrics: Map
         "update": progress.updates,
         "episodes": len(episodes),
         "branches": len(episodes) - len(roots),
-        "failures": played.failures + sum(episode.stop == "error" for episode in episodes),
+        "failures": len(played.failures) + sum(episode.stop == "error" for episode in episodes),
         "success": float(np.mean([episode.success for episode in roots])) if roots else None,
         "turns": len(turns) / max(len(episodes), 1),
         "valid": sum(turn.valid for turn in turns) / max(len(turns), 1),
-        "policy": dict(metrics),
-        "credit": dict(credit.diagnostics),
+        "policy": dict(lesson.metrics),
+        "credit": dict(lesson.credit),
         "allocation": dict(played.allocation),
+        **({"skipped": lesson.skipped} if lesson.skipped else {}),
     }
 
 
@@ -266,24 +291,23 @@ def _check_failures(played: Round) -> list[Rollout]:
         EnvironmentFaultError: so many failed that going on would only waste time.
     """
     learnt = played_out(played.rollouts)
-    failed = played.failures + len(played.rollouts) - len(learnt)
-    share = failed / max(played.failures + len(played.rollouts), 1)
+    failed = len(played.failures) + len(played.rollouts) - len(learnt)
+    share = failed / max(len(played.failures) + len(played.rollouts), 1)
     if share > MOST_FAILED:
         reasons = [str(one.episode.extra["error"]) for one in played.rollouts if "error" in one.episode.extra]
-        first = reasons[0] if reasons else "no episode had a turn"
         raise EnvironmentFaultError(
             f"{failed} episodes of an update failed ({share:.0%}, expected at most {MOST_FAILED:.0%}); "
-            f"the first: {first}."
+            f"the first: {[*reasons, *played.failures][0]}."
         )
     return learnt
 
 
 def _stop_on_broken_numbers(run: RunFolder) -> None:
-    recent = [line["policy"] for line in run.metrics() if line["kind"] == "update"][-BROKEN_UPDATES:]
-    if len(recent) == BROKEN_UPDATES and all(line["skipped_steps"] and not line["loss"] for line in recent):
+    recent = [line for line in run.metrics() if line["kind"] == "update"][-BROKEN_UPDATES:]
+    if len(recent) == BROKEN_UPDATES and all("skipped" in line for line in recent):
         raise NumericsError(
-            f"{BROKEN_UPDATES} updates in a row had no finite loss or gradient; {run.path} keeps the last good "
-            "checkpoint. Lower learning_rate, then train anew from it."
+            f"{BROKEN_UPDATES} updates in a row moved nothing; the last: {recent[-1]['skipped']} "
+            f"{str(run.path)!r} keeps the last good checkpoint; lower learning_rate or the rewards, then train anew."
         )
 
 

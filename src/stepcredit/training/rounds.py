@@ -32,12 +32,12 @@ class Round:
 
     Attributes:
         rollouts: roots, then branches.
-        failures: episodes that never had a turn.
+        failures: why each episode that never had a turn had none.
         allocation: the allocator's diagnostics and what its suffixes brought; empty without an allocator.
     """
 
     rollouts: Sequence[Rollout]
-    failures: int
+    failures: Sequence[str]
     allocation: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -53,7 +53,7 @@ def make_allocator(config: TrainConfig) -> Allocator | None:
     options = dict(config.allocation_options)
     encoder = None
     if options.pop("encoder", "off") != "off":
-        from stepcredit.allocation.semantic import SentenceEncoder
+        from stepcredit.core.encoder import SentenceEncoder
 
         encoder = SentenceEncoder(str(config.allocation_options["encoder"]))
     tasks = config.tasks_per_update
@@ -73,7 +73,7 @@ def play_round(
     if allocator is None:
         tasks = choose_tasks(by_family(training_tasks(suite)), config.tasks_per_update, update=update, seed=config.seed)
         collected = collect(policy, suite, tasks, group_size=config.group_size, seed=seed, **_rules(config))
-        return Round(collected.rollouts, len(collected.failures))
+        return Round(collected.rollouts, [failure.reason for failure in collected.failures])
     known = {task.id: task for task in training_tasks(suite)}
     quotas = allocator.choose_roots(list(known.values()), config.tasks_per_update * config.group_size)
     collected = collect(
@@ -109,7 +109,8 @@ def play_round(
         "round_outcomes": outcome_metrics(collected.rollouts, branched, config.horizon),
         **({"first_divergence": diverged[0]} if diverged else {}),
     }
-    return Round(rollouts, len(collected.failures) + len(branched.failures), allocation)
+    failures = [failure.reason for failure in (*collected.failures, *branched.failures)]
+    return Round(rollouts, failures, allocation)
 
 
 def _rules(config: TrainConfig) -> dict[str, Any]:

@@ -8,12 +8,14 @@
     RUN/checkpoints/000001/    policy, optimiser and progress after that step; the newest two are kept
 
 Files are written beside their place and renamed into it. A checkpoint's folder is renamed last, after the metrics line
-of its step; resuming therefore drops metrics lines that are newer than the checkpoint and computes them again.
+of its step; resuming therefore drops metrics lines that are newer than the checkpoint and computes them again. What a
+kill left behind half-written carries another name, ``*.partial``, and is removed when the run goes on.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,8 +55,17 @@ class RunFolder:
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.path / "lock")
+        """Lock the folder, made where it is absent, and remove what a kill left half-written.
+
+        Raises:
+            CheckpointError: another training holds it, or nothing can be written there.
+        """
+        with _refusals(f"use {str(self.path)!r} as a run folder"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.path / "lock")
+            for left in sorted(self.path.rglob("*.partial")):
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+            self._forget_old_checkpoints()
         return self
 
     def __exit__(
@@ -80,7 +91,8 @@ class RunFolder:
             raise CheckpointError(
                 f"{str(self.path)!r} already holds a run; continue it with --resume, or choose another --out."
             )
-        _write_text(self.config_file, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        with _refusals(f"write {str(self.config_file)!r}"):
+            _write_text(self.config_file, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
     def read_config(self) -> dict[str, Any]:
         """The resolved recipe of an existing run.
@@ -92,24 +104,40 @@ class RunFolder:
             config: dict[str, Any] = json.loads(self.config_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise CheckpointError(f"{str(self.path)!r} holds no run: config.json is missing.") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise CheckpointError(f"Cannot read {str(self.config_file)!r}: {error}.") from None
         return config
 
     # Metrics.
 
     def log(self, line: Mapping[str, Any], *, name: str = "metrics") -> None:
-        """Append one line to ``metrics.jsonl`` (or ``NAME.jsonl``)."""
-        with (self.path / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        """Append one line to ``metrics.jsonl`` (or ``NAME.jsonl``); numbers that are not finite become null.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        file = self.path / f"{name}.jsonl"
+        with _refusals(f"write {str(file)!r}"), file.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(_finite(line), ensure_ascii=False, allow_nan=False) + "\n")
 
     def metrics(self, name: str = "metrics") -> list[dict[str, Any]]:
-        """All whole lines of ``metrics.jsonl`` (or ``NAME.jsonl``); a line cut short by a kill is left out."""
+        """All whole lines of ``metrics.jsonl`` (or ``NAME.jsonl``); a line cut short by a kill is left out.
+
+        Raises:
+            CheckpointError: a whole line is not JSON.
+        """
         file = self.path / f"{name}.jsonl"
         if not file.exists():
             return []
-        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        lines: list[dict[str, Any]] = []
+        for line in file.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+            try:
+                lines.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise CheckpointError(
+                    f"{file}:{len(lines) + 1}: not JSON ({error}); restore it or remove it."
+                ) from None
+        return lines
 
     def forget_after(self, step: int) -> None:
         """Drop lines newer than a checkpoint's step: they will be computed again, each exactly once."""
@@ -117,15 +145,23 @@ class RunFolder:
             file = self.path / f"{name}.jsonl"
             if file.exists():
                 kept = [line for line in self.metrics(name) if line["step"] <= step]
-                _write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+                with _refusals(f"write {str(file)!r}"):
+                    _write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
 
     # Rollouts.
 
     def write_rollouts(self, name: str, rollouts: Sequence[Rollout]) -> Path:
-        """Store episodes as ``RUN/NAME.jsonl.gz``."""
+        """Store episodes as ``RUN/NAME.jsonl.gz``.
+
+        Raises:
+            CheckpointError, InputError: the disk refuses.
+        """
         file = self.path / f"{name}.jsonl.gz"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_episodes(file, (rollout.episode for rollout in rollouts))
+        if not file.resolve().is_relative_to(self.path.resolve()):
+            raise CheckpointError(f"{name!r} leads out of the run folder; give what is evaluated a plain name.")
+        with _refusals(f"write {str(file)!r}"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_episodes(file, (rollout.episode for rollout in rollouts))
         return file
 
     # Checkpoints.
@@ -146,35 +182,70 @@ class RunFolder:
         Raises:
             CheckpointError: the disk refuses (full, read-only); earlier checkpoints are intact.
         """
-        final = self._checkpoints / f"{progress.step:06d}"
-        partial = self._checkpoints / f"{final.name}.partial"
-        try:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            save_policy(partial)
-            _write_text(partial / "progress.json", json.dumps(asdict(progress)) + "\n")
-            for file in sorted(partial.rglob("*")):
-                if file.is_file():
-                    _sync(file)
-            if final.exists():
-                shutil.rmtree(final)
-            partial.rename(final)
-        except OSError as error:
-            reason = error.strerror or error
-            raise CheckpointError(
-                f"Cannot write the checkpoint {str(final)!r}: {reason}; earlier checkpoints are intact."
-            ) from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)  # gone already where the rename succeeded
+
+        def write(folder: Path) -> None:
+            save_policy(folder)
+            _write_text(folder / "progress.json", json.dumps(asdict(progress)) + "\n")
+
+        with suppress(FileNotFoundError):
+            _sync(
+                self.path / "metrics.jsonl"
+            )  # its lines must not be younger than the checkpoint that vouches for them
+        write_folder(self._checkpoints / f"{progress.step:06d}", write)
+        self._forget_old_checkpoints()
+
+    def _forget_old_checkpoints(self) -> None:
         for old in self.checkpoints()[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)
 
+    def saved(self) -> Iterator[tuple[Progress, Path]]:
+        """Progress and folder of every whole checkpoint, newest first."""
+        for folder in reversed(self.checkpoints()):
+            try:
+                progress = Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
+                whole = progress.step >= 0
+            except (OSError, ValueError, TypeError):
+                continue
+            if whole:
+                yield progress, folder
+
     def latest(self) -> tuple[Progress, Path] | None:
         """Progress and folder of the newest whole checkpoint; None in a run that has none yet."""
-        for folder in reversed(self.checkpoints()):
-            with suppress(OSError, ValueError, TypeError):
-                return Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8"))), folder
-        return None
+        return next(self.saved(), None)
+
+
+def write_folder(final: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder that appears whole, under its name, or not at all; an older one stays until then.
+
+    Raises:
+        CheckpointError: the disk refuses (full, read-only).
+    """
+    partial = final.with_name(f"{final.name}.partial")
+    try:
+        with _refusals(f"write {str(final)!r}"):
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            write(partial)
+            for written in (*sorted(partial.rglob("*")), partial):
+                _sync(written)
+            if final.exists():
+                shutil.rmtree(final)
+            partial.rename(final)
+            _sync(final.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # gone already where the rename succeeded
+
+
+@contextmanager
+def _refusals(action: str) -> Iterator[None]:
+    """What the disk refuses, as one sentence that says what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise CheckpointError(
+            f"Cannot {action}: {reason}; earlier checkpoints are intact, and --resume goes on once there is room."
+        ) from error
 
 
 @contextmanager
@@ -194,9 +265,22 @@ def _write_text(file: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _finite(value: Any) -> Any:
+    """A JSON value with null in place of every number that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _lock(file: Path) -> IO[str]:
@@ -206,7 +290,7 @@ def _lock(file: Path) -> IO[str]:
     opened = file.open("w")
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         opened.close()
         raise CheckpointError(f"{str(file.parent)!r} is in use by another training; choose another --out.") from None
     return opened
