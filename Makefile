@@ -27,8 +27,9 @@ $(READY): pyproject.toml requirements/constraints.txt scripts/setup
 train: $(READY) ## train the tiny agent and print success by family, before and after
 	.venv/bin/stepcredit train $(RECIPE) $(if $(GAMES),$(if $(findstring household,$(RECIPE)),$(OFFICIAL))) $(ARGS)
 
-test: check ## everything that must hold: scripts/check, then the test suite
+test: check ## everything that must hold: scripts/check, the test suite, the suites inside verl, TRL and others
 	scripts/test $(ARGS)
+	$(if $(ARGS),,scripts/test-engines)
 
 check: $(READY) ## style, types, import order, sizes, project rules, documentation
 	scripts/check
@@ -40,6 +41,6 @@ bench: ## list the benchmarks
 	@for file in benchmarks/*.py; do printf '%-34s %s\n' "$$file" "$$(sed -n '1s/"""//gp' "$$file")"; done
 	@echo "Run one with .venv/bin/python FILE; each says its options with --help."
 
-clean: ## remove .venv and everything built; runs/ stays
-	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean: ## remove .venv, those of the engines, and everything built; runs/ stays
+	rm -rf .venv .venv-* site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
