@@ -10,7 +10,9 @@ from reference.graph import Node, dense_solve, gauss_seidel, propagation_degrees
 from reference.rows import all_rows
 from stepcredit.core.credit import FloatArray
 from stepcredit.core.episodes import Episode
+from stepcredit.core.errors import MissingExtraError
 from stepcredit.core.turns import Turns
+from stepcredit.credit.catalogue import assign
 from stepcredit.credit.graph import Graph, propagation_degree, ragged_range
 from stepcredit.credit.graph_hops import hop_sums
 from stepcredit.credit.graph_values import ValueWeighting, solve_values
@@ -150,3 +152,10 @@ def test_long_and_cyclic_batches_stay_finite(name: str, discount: float) -> None
 def test_ragged_range() -> None:
     assert ragged_range(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
     assert ragged_range(np.array([], dtype=int), np.array([], dtype=int)).tolist() == []
+
+
+def test_without_scipy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepcredit.credit.graph.find_spec", lambda package: None)
+    turns = Turns.from_episodes(next(iter(DEGENERATE.values())))
+    with pytest.raises(MissingExtraError, match=r"Credit on graphs needs scipy.*pip install 'stepcredit\[graph\]'"):
+        assign(turns, "graft")

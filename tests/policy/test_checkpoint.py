@@ -17,6 +17,7 @@ from policy.conftest import COMPACT, ONE_STEP, MakePolicy, chain_texts, play, ra
 from policy.test_supervised import expert_rollouts
 from stepcredit.core.errors import CheckpointError, InputError
 from stepcredit.environments.chain import ChainSuite
+from stepcredit.policy.optimizer import Optimizer
 from stepcredit.policy.settings import ImitateSettings
 from stepcredit.policy.tiny import build_tiny_model
 from stepcredit.policy.transformer import TransformerPolicy
@@ -57,6 +58,20 @@ def test_a_fresh_optimiser_is_restored_too(make_policy: MakePolicy, suite: Chain
     used.load(tmp_path)
     assert used.optimizer.state() == {}
     assert train_some(used, suite, 1) == train_some(fresh, suite, 1)
+
+
+def test_moments_come_to_where_the_weights_are() -> None:
+    """Files are read on the CPU; AdamW wants its moments beside the weights, and its step counts on the CPU."""
+    there = Optimizer(torch.nn.Linear(2, 1, device="meta"))
+    read = {
+        f"{name}/{moment}": torch.ones(shape)
+        for name, shape in (("weight", (1, 2)), ("bias", (1,)))
+        for moment in ("exp_avg", "exp_avg_sq")
+    }
+    there.restore({**read, "weight/step": torch.tensor(3.0), "bias/step": torch.tensor(3.0)})
+    devices = {name: value.device.type for name, value in there.state().items()}
+    assert devices == {name: "cpu" if name.endswith("step") else "meta" for name in devices}
+    assert len(devices) == 6
 
 
 def test_a_checkpoint_is_an_ordinary_model_folder(make_policy: MakePolicy, suite: ChainSuite, tmp_path: Path) -> None:

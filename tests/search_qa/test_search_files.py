@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from stepcredit.core.errors import EnvironmentFaultError, FileFormatError, InputError, MissingExtraError, OptionError
+from stepcredit.environments.retrieval.dense import DenseIndex
 from stepcredit.environments.search_qa import retrievers
 from stepcredit.environments.search_qa.corpus import LONGEST_PASSAGE, Passage, make_passage, read_corpus
 from stepcredit.environments.search_qa.facts import generate_world
@@ -240,6 +241,15 @@ class TestCorpusRetriever:
         assert memory.retrieve("blue whale the whale lives in the sea", 1)[0].title == "Blue Whale"
         with pytest.raises(InputError, match="build it again"):
             CorpusRetriever.on_disk(corpus, tmp_path / "index", "bm25")
+
+    def test_dense_ties_go_to_the_smaller_number(self):
+        """Also among more equals than are wanted."""
+        kinds = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
+        kind = np.random.default_rng(0).integers(3, size=200)
+        index = DenseIndex(lambda texts: kinds[:1].repeat(len(texts), axis=0), kinds[kind])
+        expected = sorted(range(200), key=lambda number: (kind[number], number))
+        for limit in range(1, 201, 9):
+            assert [number for number, _ in index.search("x", limit)] == expected[:limit]
 
     @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore")  # of the libraries behind the encoder

@@ -158,6 +158,15 @@ def test_a_file_is_continued_with_the_same_settings_only(tmp_path: Path) -> None
         ChatFile(tmp_path / "foreign.jsonl", {})
 
 
+def test_progress_without_conversations_is_forgotten(tmp_path: Path) -> None:
+    """Who removes the file wants it collected anew; tasks said to be done would be missing in it."""
+    out = tmp_path / "demos.jsonl"
+    ChatFile(out, {"seed": 0}).add("a", [chat("a")], {"success": True})
+    out.unlink()
+    assert ChatFile(out, {"seed": 1}).done == {}
+    assert out.read_bytes() == b""
+
+
 def test_weights_of_nothing() -> None:
     rollouts, weight = chat_rollouts([])
     assert rollouts == []

@@ -11,7 +11,8 @@ import pytest
 
 from stepcredit.cli import main
 from stepcredit.core.errors import OptionError
-from stepcredit.environments.chain import ChainSuite
+from stepcredit.environments.chain import ChainEnvironment, ChainSuite
+from stepcredit.environments.protocol import Task
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.policy.teacher import Teacher
 from stepcredit.rollouts.prompts import PromptTemplate, load_template
@@ -124,6 +125,28 @@ def test_reflection_helps_the_next_attempt_and_stays_private() -> None:
     assert all(turn.valid for one in taught if one.rollout for turn in one.rollout.episode.turns)
 
 
+def test_a_lesson_is_read_at_its_own_task() -> None:
+    """Also where an earlier task of the same run cannot start, and so has no episode."""
+
+    class FirstIsBroken(ChainSuite):
+        def make(self, task: Task) -> ChainEnvironment:
+            if task.id == TASKS[0].id:
+                raise RuntimeError("out of order")
+            return super().make(task)
+
+    def lesson(messages: Messages) -> str:
+        return f"LESSON about {re.findall(r'A .+ lamp burns', messages[0]['content'])}"
+
+    with teacher_server(lambda messages: lesson(messages) if reflecting(messages) else wrong(messages)) as server:
+        taught = ask_teacher(endpoint(server), FirstIsBroken(length=2, doors=3, mistake="fall"), TASKS, SETTINGS, 0)
+    assert taught[0].reason == "environment, start: RuntimeError: out of order"
+    again = [messages for messages in server.asked if "LESSON" in messages[0]["content"]]
+    assert len(again) == 6
+    for messages in again:
+        (lamp, *_) = re.findall(r"LESSON about \['A (\w+) lamp burns", messages[0]["content"])
+        assert lamp == seen(messages)
+
+
 def test_failures_leave_no_data_and_say_why() -> None:
     with teacher_server(lambda messages: LESSON if reflecting(messages) else wrong(messages)) as server:
         taught = ask_teacher(endpoint(server), SUITE, TASKS[:2], SETTINGS, 0)
@@ -194,6 +217,13 @@ def test_the_command_line_collects_and_continues(tmp_path: Path, capsys: pytest.
         assert run(command.format(tmp_path / "cut.jsonl") + teacher) == 0
     assert 0 < before < len(read_chats(tmp_path / "whole.jsonl"))
     assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_options_of_the_environment_are_spelled_as_everywhere(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    options = "--env-options.train 6 --env-options.valid-seen 0 --env-options.valid-unseen 0"
+    assert run(f"demonstrate {out} --env household {options} --tasks 1") == 0
+    assert len(read_chats(out)) > 0
 
 
 def run(command: str) -> int:

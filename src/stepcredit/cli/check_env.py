@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Annotated, Any
 
 import orjson
 from cyclopts import Parameter
 
 from stepcredit.cli.console import Console
+from stepcredit.core.text import harmless
 from stepcredit.environments.catalogue import find_environment, make_suite
 from stepcredit.environments.check import Report, check_suite
 from stepcredit.environments.protocol import TaskSuite
@@ -55,7 +57,7 @@ def check_env(
 
     report = check_suite(suite, tasks=tasks, steps=steps, seed=seed, elsewhere=elsewhere)
     if json:
-        sys.stdout.write(orjson.dumps(report.as_json()).decode() + "\n")
+        sys.stdout.write(harmless(orjson.dumps(report.as_json()).decode()) + "\n")
     else:
         _print(target, report)
     if report.findings:
@@ -66,8 +68,9 @@ def answer() -> None:
     """Replay, in a process of its own, what standard input asks for; the steps go to standard output as JSON."""
     asked = orjson.loads(sys.stdin.buffer.read())
     suite = make_suite(asked["target"], **asked["options"])
-    steps = replay(suite.make(suite.tasks(asked["split"])[0]), asked["commands"])
-    sys.stdout.buffer.write(orjson.dumps([step.as_json() for step in steps]))
+    with closing(suite.make(suite.tasks(asked["split"])[0])) as environment:
+        steps = [step.as_json() for step in replay(environment, asked["commands"])]
+    sys.stdout.buffer.write(orjson.dumps(steps))
 
 
 def _print(target: str, report: Report) -> None:

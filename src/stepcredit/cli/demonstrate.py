@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from stepcredit.cli.monitor import ConsoleMonitor
 from stepcredit.core.errors import OptionError
-from stepcredit.environments.catalogue import make_suite
+from stepcredit.environments.catalogue import find_environment, make_suite
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.rollouts.prompts import load_template
@@ -112,14 +112,15 @@ def demonstrate(
         raise OptionError("The built-in expert gives commands and no thoughts; use --response-format action.")
     if not 0 <= noise < 1:
         raise OptionError(f"noise is {noise}; expected a share from 0 up to, not including, 1.")
-    suite = make_suite(env, **(env_options or {}))
+    options = find_environment(env).parse(env_options or {})
+    suite = make_suite(env, **options)
     chosen = spread_over_families(suite.tasks(split or suite.splits()[0]), tasks)
     template = load_template(prompt, response_format=form, history=history)
     turns = suite.horizon if horizon is None else horizon
     settings = TeacherSettings(
         template, form, turns, teacher.temperature, teacher.max_response_tokens, teacher.repairs, teacher.attempts, seed
     )
-    asked: dict[str, Any] = {"env": env, "env_options": env_options or {}, "split": split, "tasks": tasks}
+    asked: dict[str, Any] = {"env": env, "env_options": options, "split": split, "tasks": tasks}
     asked |= {"noise": noise, **asdict(settings)}
     if endpoint is not None:
         asked |= {"endpoint": teacher.endpoint, "model": teacher.model, "concurrency": teacher.concurrency}
@@ -144,15 +145,16 @@ def _taught(
     noise: float,
     concurrency: int,
 ) -> Iterator[Taught]:
-    """The tasks that are not done yet. Runs of them are the same in every call, so that seeds are too."""
+    """The tasks that are not done yet; a teacher plays ``concurrency`` at once, the same in every call."""
+    if endpoint is None:
+        numbers = [number for number, task in enumerate(tasks) if task.id not in file.done]
+        waiting = [tasks[number] for number in numbers]
+        yield from ask_expert(suite, waiting, numbers, noise=noise, horizon=settings.horizon, seed=settings.seed)
+        return
     for first in range(0, len(tasks), concurrency):
-        run = [(task, number) for number, task in enumerate(tasks[first : first + concurrency], first)]
-        open_ = [(task, number) for task, number in run if task.id not in file.done]
-        if open_ and endpoint is None:
-            waiting, numbers = zip(*open_, strict=True)
-            yield from ask_expert(suite, waiting, numbers, noise=noise, horizon=settings.horizon, seed=settings.seed)
-        elif open_ and endpoint is not None:
-            yield from ask_teacher(endpoint, suite, [task for task, _ in open_], settings, first)
+        open_ = [task for task in tasks[first : first + concurrency] if task.id not in file.done]
+        if open_:
+            yield from ask_teacher(endpoint, suite, open_, settings, first)
 
 
 def _share(file: ChatFile) -> float:

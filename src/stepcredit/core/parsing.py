@@ -104,6 +104,7 @@ class Fields:
             raise fault(self.place, self.prefix.rstrip(".") or "line", shown(self.values), "a JSON object")
 
     def fault(self, field: str, got: str, expected: str) -> FileFormatError:
+        """The error for one field of this object."""
         return fault(self.place, self.prefix + field, got, expected)
 
     def required(self, field: str, kind: type, expected: str) -> Any:

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stepcredit.core.credit import FloatArray, IntArray
+from stepcredit.core.errors import missing_extra
 from stepcredit.core.turns import Turns
 
 Label = TypeVar("Label", FloatArray, NDArray[np.uint64])
+
+
+def need_scipy() -> None:
+    """Values and hops on a graph are sparse linear algebra, two thirds of what an installation would take.
+
+    Raises:
+        MissingExtraError: scipy is not installed.
+    """
+    if find_spec("scipy") is None:
+        raise missing_extra("scipy", "graph", "Credit on graphs")
 
 
 @dataclass(frozen=True, slots=True)

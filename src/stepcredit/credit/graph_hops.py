@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepcredit.core.credit import BoolArray, FloatArray, IntArray
-from stepcredit.credit.graph import Graph, ragged_range
+from stepcredit.credit.graph import Graph, need_scipy, ragged_range
 from stepcredit.credit.groups import joint_groups
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def hop_sums(
         collapsed: δ sums to zero over the departures of every node without endings. True under count weighting and
             raw means, where γΣV(v) = departures·V(u) by definition; such nodes then contribute exactly 0.
     """
+    need_scipy()
     from scipy.sparse import csr_array
 
     horizon = _useful_hops(discount, int(remaining.max(initial=0)))

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from stepcredit.core.credit import FloatArray
-from stepcredit.credit.graph import Graph
+from stepcredit.credit.graph import Graph, need_scipy
 from stepcredit.credit.groups import group_sizes, joint_groups
 
 ValueWeighting = Literal["count", "action"]
@@ -26,6 +26,7 @@ def solve_values(graph: Graph, gamma: float, weighting: ValueWeighting) -> tuple
     Returns:
         The values and the largest absolute residual of the system.
     """
+    need_scipy()
     from scipy.sparse import csc_array, eye_array
     from scipy.sparse.linalg import splu
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -140,40 +141,40 @@ def _attempt(check: Callable[[], Iterator[str]]) -> Iterator[str]:
 
 def _walk(suite: TaskSuite, walk: Walk, steps: int, rng: random.Random) -> Iterator[str]:
     """Play with random commands and the expert's, filling the walk; faults in the form of the answers."""
-    environment = suite.make(walk.task)
-    try:
-        expert = suite.expert(environment)
-    except OptionError:
-        expert = None
-    answer: Any = environment.reset()
-    yield from answer_faults("reset()", answer, 2)
-    walk.answers.append(_as_json(answer[0], 0.0, False, False, answer[1]))
-    info = answer[1]
-    while len(walk.commands) < steps:
-        wanted = expert.act() if expert is not None and rng.random() < _EXPERT_SHARE else None
-        if wanted is not None and info["admissible"] and not _admits(info["admissible"], wanted):
-            yield f"The expert wants {wanted!r:.80}, which is not admissible."
-        command = wanted or _choose(info["admissible"], rng)
-        answer = environment.step(command)
-        walk.commands.append(command)
-        where = f"step({command!r:.60})"
-        yield from answer_faults(where, answer, 5)
-        walk.answers.append(_as_json(*answer))
-        info = answer[4]
-        if answer[2] or answer[3]:
-            break
-    environment.close()
-    environment.close()
+    with closing(suite.make(walk.task)) as environment:
+        try:
+            expert = suite.expert(environment)
+        except OptionError:
+            expert = None
+        answer: Any = environment.reset()
+        yield from answer_faults("reset()", answer, 2)
+        walk.answers.append(_as_json(answer[0], 0.0, False, False, answer[1]))
+        info = answer[1]
+        while len(walk.commands) < steps:
+            wanted = expert.act() if expert is not None and rng.random() < _EXPERT_SHARE else None
+            if wanted is not None and info["admissible"] and not _admits(info["admissible"], wanted):
+                yield f"The expert wants {wanted!r:.80}, which is not admissible."
+            command = wanted or _choose(info["admissible"], rng)
+            answer = environment.step(command)
+            walk.commands.append(command)
+            where = f"step({command!r:.60})"
+            yield from answer_faults(where, answer, 5)
+            walk.answers.append(_as_json(*answer))
+            info = answer[4]
+            if answer[2] or answer[3]:
+                break
+    environment.close()  # once more, which changes nothing
 
 
 def _repeat_faults(suite: TaskSuite, walk: Walk) -> Iterator[str]:
-    fresh = suite.make(walk.task)
-    yield from _difference("A fresh environment", walk.answers, _play(fresh, walk.commands))
-    yield from _difference("The same environment after reset()", walk.answers, _play(fresh, walk.commands))
+    with closing(suite.make(walk.task)) as fresh:
+        yield from _difference("A fresh environment", walk.answers, _play(fresh, walk.commands))
+        yield from _difference("The same environment after reset()", walk.answers, _play(fresh, walk.commands))
 
 
 def _elsewhere_faults(suite: TaskSuite, elsewhere: Elsewhere, split: str, walk: Walk) -> Iterator[str]:
-    divergence = first_divergence(elsewhere(split, walk.commands), replay(suite.make(walk.task), walk.commands))
+    with closing(suite.make(walk.task)) as here:
+        divergence = first_divergence(elsewhere(split, walk.commands), replay(here, walk.commands))
     if divergence is not None:
         yield f"Another process, given the same task and commands, differs. {divergence:.300}"
 
@@ -181,64 +182,68 @@ def _elsewhere_faults(suite: TaskSuite, elsewhere: Elsewhere, split: str, walk: 
 def _unknown_faults(suite: TaskSuite, walk: Walk) -> Iterator[str]:
     """An unknown command is an ordinary step that changes nothing."""
     for unknown in UNKNOWN_COMMANDS:
-        half = len(walk.commands) // 2
-        environment = suite.make(walk.task)
-        before = _play(environment, walk.commands[:half])[-1]
-        if not before["admissible"] or before["terminated"] or before["truncated"]:
-            continue
-        answer = environment.step(unknown)
-        faults = list(answer_faults(f"step({unknown!r:.30})", answer, 5))
-        yield from faults
-        if not faults:
-            after = _as_json(*answer)
-            for name in ("admissible", "won"):
-                if after[name] != before[name]:
-                    yield f"The unknown command {unknown!r:.30} changed {name!r}; expected a step that changes nothing."
-            rest = [_as_json(*environment.step(command)) for command in walk.commands[half:]]
-            yield from _difference(
-                f"After the unknown command {unknown!r:.30} the walk", walk.answers[half + 1 :], rest
-            )
+        with closing(suite.make(walk.task)) as environment:
+            yield from _interrupted(environment, walk, unknown)
+
+
+def _interrupted(environment: Environment, walk: Walk, unknown: str) -> Iterator[str]:
+    """The walk with an unknown command in the middle."""
+    half = len(walk.commands) // 2
+    before = _play(environment, walk.commands[:half])[-1]
+    if not before["admissible"] or before["terminated"] or before["truncated"]:
+        return
+    answer = environment.step(unknown)
+    faults = list(answer_faults(f"step({unknown!r:.30})", answer, 5))
+    yield from faults
+    if not faults:
+        after = _as_json(*answer)
+        for name in ("admissible", "won"):
+            if after[name] != before[name]:
+                yield f"The unknown command {unknown!r:.30} changed {name!r}; expected a step that changes nothing."
+        rest = [_as_json(*environment.step(command)) for command in walk.commands[half:]]
+        yield from _difference(f"After the unknown command {unknown!r:.30} the walk", walk.answers[half + 1 :], rest)
 
 
 def _snapshot_faults(suite: TaskSuite, walk: Walk) -> Iterator[str]:
     """A snapshot can be restored any number of times, from wherever the environment has gone in the meantime."""
-    environment = suite.make(walk.task)
-    if not isinstance(environment, Snapshots):
-        return
-    environment.reset()
-    kept = [environment.snapshot()]
-    for command in walk.commands:
-        environment.step(command)
-        kept.append(environment.snapshot())
-    middle = len(walk.commands) // 2
-    for place in (0, middle, 0, middle):
-        environment.restore(kept[place])
-        rest = [_as_json(*environment.step(command)) for command in walk.commands[place:]]
-        yield from _difference(f"After restore() of the state before command {place}", walk.answers[place + 1 :], rest)
+    with closing(suite.make(walk.task)) as environment:
+        if not isinstance(environment, Snapshots):
+            return
+        environment.reset()
+        kept = [environment.snapshot()]
+        for command in walk.commands:
+            environment.step(command)
+            kept.append(environment.snapshot())
+        middle = len(walk.commands) // 2
+        for place in (0, middle, 0, middle):
+            environment.restore(kept[place])
+            rest = [_as_json(*environment.step(command)) for command in walk.commands[place:]]
+            yield from _difference(
+                f"After restore() of the state before command {place}", walk.answers[place + 1 :], rest
+            )
 
 
 def _ending_faults(suite: TaskSuite, walk: Walk) -> Iterator[str]:
     """A step after the end raises nothing, and reset() starts anew."""
-    environment = suite.make(walk.task)
-    last = _play(environment, walk.commands)[-1]
-    if last["terminated"] or last["truncated"]:
-        answer = environment.step(walk.commands[-1])
-        yield from answer_faults("step() after the end", answer, 5)
-    yield from _difference("reset() after a walk", walk.answers[:1], _play(environment, []))
-    environment.close()
+    with closing(suite.make(walk.task)) as environment:
+        last = _play(environment, walk.commands)[-1]
+        if last["terminated"] or last["truncated"]:
+            answer = environment.step(walk.commands[-1])
+            yield from answer_faults("step() after the end", answer, 5)
+        yield from _difference("reset() after a walk", walk.answers[:1], _play(environment, []))
     environment.close()
 
 
 def _pickling_faults(suite: TaskSuite, walk: Walk) -> Iterator[str]:
     """An environment that says how it is pickled goes on as before."""
-    environment = suite.make(walk.task)
-    if not any(name in vars(type(environment)) for name in _PICKLE_METHODS):
-        return
-    half = len(walk.commands) // 2
-    _play(environment, walk.commands[:half])
-    copied: Environment = pickle.loads(pickle.dumps(environment))
-    rest = [_as_json(*copied.step(command)) for command in walk.commands[half:]]
-    yield from _difference("A pickled copy", walk.answers[half + 1 :], rest)
+    with closing(suite.make(walk.task)) as environment:
+        if not any(name in vars(type(environment)) for name in _PICKLE_METHODS):
+            return
+        half = len(walk.commands) // 2
+        _play(environment, walk.commands[:half])
+        copied: Environment = pickle.loads(pickle.dumps(environment))
+        rest = [_as_json(*copied.step(command)) for command in walk.commands[half:]]
+        yield from _difference("A pickled copy", walk.answers[half + 1 :], rest)
 
 
 def _play(environment: Environment, commands: Sequence[str]) -> list[dict[str, Any]]:

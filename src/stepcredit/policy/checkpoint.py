@@ -3,6 +3,7 @@
 FOLDER/model.safetensors, config.json, tokenizer files          an ordinary model folder
 FOLDER/adapter_model.safetensors, adapter_config.json, …        instead of the two, where only adapters are trained
 FOLDER/optimizer.safetensors                                    AdamW's moments and step counts, by parameter
+FOLDER/critic.safetensors                                       the critic with its optimiser, where there is one
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from stepcredit.core.errors import CheckpointError
 from stepcredit.policy.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from stepcredit.policy.adapters import is_adapted, saved_name
+from stepcredit.policy.critic import Critic
 from stepcredit.policy.loading import quiet
 from stepcredit.policy.model import PackedModel
 from stepcredit.policy.optimizer import Optimizer
@@ -25,8 +27,6 @@ from stepcredit.policy.optimizer import Optimizer
 OPTIMIZER = "optimizer.safetensors"
 """File of the optimiser's state; everything else in the folder is the model's."""
 _WEIGHTS = "model.safetensors"
-_STEP = "/step"
-"""End of the names of AdamW's step counts, which stay on the CPU wherever the weights are."""
 
 
 def has_adapters(folder: Path) -> bool:
@@ -34,7 +34,9 @@ def has_adapters(folder: Path) -> bool:
     return (folder / ADAPTER_WEIGHTS).exists()
 
 
-def save_policy(folder: Path, model: PackedModel, tokenizer: Any, optimizer: Optimizer) -> None:
+def save_policy(
+    folder: Path, model: PackedModel, tokenizer: Any, optimizer: Optimizer, critic: Critic | None = None
+) -> None:
     """Write a checkpoint into an existing or new folder; making it appear at once is the caller's business.
 
     Raises:
@@ -47,6 +49,8 @@ def save_policy(folder: Path, model: PackedModel, tokenizer: Any, optimizer: Opt
             module.save_pretrained(folder, max_shard_size="1TB")
             tokenizer.save_pretrained(folder)
         save_file({name: value.contiguous() for name, value in optimizer.state().items()}, folder / OPTIMIZER)
+        if critic is not None:
+            critic.save(folder)
     except SafetensorError as error:  # a full disk, as its writer calls it
         raise OSError(str(error)) from error
 
@@ -57,10 +61,7 @@ def load_policy(folder: Path, model: PackedModel, optimizer: Optimizer) -> None:
     Raises:
         CheckpointError: a file is missing, cut short, or belongs to another model.
     """
-    moments = {
-        name: value if name.endswith(_STEP) else value.to(model.device)
-        for name, value in _read(folder, OPTIMIZER).items()
-    }
+    moments = _read(folder, OPTIMIZER)
     load_trained(folder, model)
     try:
         optimizer.restore(moments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -11,14 +12,16 @@ from stepcredit.policy.checkpoint import has_adapters
 from stepcredit.policy.loading import load_tokenizer, load_weights, quiet
 
 
-def export_policy(checkpoint: Path, model: str | Path, folder: Path, *, dtype: str = "float32") -> None:
+def export_policy(
+    checkpoint: Path, model: str | Path, folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
+) -> None:
     """Write a checkpoint's policy as a model folder; merging and rounding happen in float32.
 
     Args:
         checkpoint: what ``save_policy`` wrote.
         model: folder or hub name of the model whose adapters were trained; not needed for a checkpoint of all weights.
         folder: where to.
-        dtype: of the written weights, ``float32`` or ``bfloat16``.
+        dtype: of the written weights.
 
     Raises:
         InputError: the checkpoint or the model cannot be read.

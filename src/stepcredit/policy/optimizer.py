@@ -58,7 +58,7 @@ class Optimizer:
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what ``state`` gave; parameters it does not name start afresh.
+        """Take over what ``state`` gave, from wherever it lies; parameters it does not name start afresh.
 
         Raises:
             KeyError: a moment is missing.
@@ -66,4 +66,8 @@ class Optimizer:
         self._adam.state.clear()
         for name, parameter in self._named.items():
             if f"{name}/step" in state:
-                self._adam.state[parameter] = {moment: state[f"{name}/{moment}"].clone() for moment in _MOMENTS}
+                held = {moment: state[f"{name}/{moment}"].clone() for moment in _MOMENTS}
+                # AdamW keeps its step counts on the CPU wherever the weights are.
+                self._adam.state[parameter] = {
+                    moment: value if moment == "step" else value.to(parameter.device) for moment, value in held.items()
+                }

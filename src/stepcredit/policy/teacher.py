@@ -1,9 +1,8 @@
-"""A teacher: a model behind an endpoint that may take back an invalid answer, and play again with what it learnt."""
+"""A teacher: a model behind an endpoint that may take back an invalid answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from stepcredit.core.errors import OptionError
 from stepcredit.policy.endpoint import ChatEndpoint, Message, Reply
 from stepcredit.rollouts.calls import Fault
 from stepcredit.rollouts.prompts import PromptTemplate
-from stepcredit.rollouts.react import goal_with_lessons
 from stepcredit.rollouts.responses import ResponseFormat, parse_response
 from stepcredit.rollouts.types import Request, Response
 
@@ -24,7 +22,7 @@ _REPAIR = (
 class Teacher:
     """A model of an endpoint as a policy whose invalid answers are sent back; see ``rollouts.types.Policy``.
 
-    What is answered in the end is the response; corrections and lessons are seen by the teacher alone.
+    What is answered in the end is the response; corrections are seen by the teacher alone.
 
     Args:
         endpoint: who answers.
@@ -32,7 +30,6 @@ class Teacher:
         response_format: what makes an answer valid.
         repairs: times that an invalid answer is sent back, at least 0.
         max_response_tokens: tokens an answer may take.
-        lessons: per episode, by the requests' key, the lessons of its earlier attempts.
 
     Raises:
         OptionError: an append-only template, whose earlier turns would be lost, or a number out of range.
@@ -46,7 +43,6 @@ class Teacher:
         *,
         repairs: int = 2,
         max_response_tokens: int = 512,
-        lessons: Sequence[Sequence[str]] = (),
     ) -> None:
         if template.append_only:
             raise OptionError("A teacher gets one whole message a turn; choose a template that is not append-only.")
@@ -59,7 +55,6 @@ class Teacher:
         self.response_format: ResponseFormat = response_format
         self.repairs = repairs
         self.max_response_tokens = max_response_tokens
-        self.lessons = lessons
 
     def session(self, seed: Sequence[int], *, temperature: float = 1.0) -> TeacherSession:
         """Start answering a batch of episodes; the seed is passed on, and how far it binds is the server's business."""
@@ -76,7 +71,8 @@ class TeacherSession:
 
     def respond(self, requests: Sequence[Request]) -> list[Response]:
         """One response per request, in order; one without an answer carries the reason."""
-        conversations = [[Message(role="user", content=self._message(request))] for request in requests]
+        render = self._teacher.template.render
+        conversations = [[Message(role="user", content=render(request))] for request in requests]
         replies = self._complete(requests, conversations, 0)
         for repair in range(1, self._teacher.repairs + 1):
             wrong = []
@@ -101,10 +97,6 @@ class TeacherSession:
 
     def finish(self, key: int) -> None:
         """Nothing is kept for an episode."""
-
-    def _message(self, request: Request) -> str:
-        lessons = self._teacher.lessons[request.key] if self._teacher.lessons else ()
-        return self._teacher.template.render(replace(request, goal=goal_with_lessons(request.goal, lessons)))
 
     def _reason(self, reply: Reply, request: Request) -> str:
         """What is wrong with a reply; empty where nothing is."""

@@ -229,14 +229,12 @@ class TransformerPolicy:
         return self.model.describe()
 
     def save(self, folder: Path) -> None:
-        """Write model, tokenizer and optimiser; the folder is an ordinary model folder too.
+        """Write model, tokenizer, optimiser and critic; the folder is an ordinary model folder too.
 
         Raises:
             OSError: the disk refuses.
         """
-        save_policy(folder, self.model, self.tokenizer, self.optimizer)
-        if self.critic is not None:
-            self.critic.save(folder)
+        save_policy(folder, self.model, self.tokenizer, self.optimizer, self.critic)
 
     def load(self, folder: Path) -> None:
         """Restore weights and optimiser bit by bit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -105,12 +106,13 @@ def turn_values(
 def _step(
     model: PackedModel, optimizer: Optimizer, critic: Critic | None, loss: float, settings: UpdateSettings
 ) -> float | None:
-    """One step of everything that learns; the norm of the policy's gradient."""
+    """One step of everything that learns, or of nothing; the norm of the policy's gradient."""
 
     def step() -> float | None:
+        norm = optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
         if critic:
-            critic.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
-        return optimizer.step(loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
+            critic.step(math.nan if norm is None else loss, lr=settings.lr, max_grad_norm=settings.max_grad_norm)
+        return norm
 
     return model.workers.call(step)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stepcredit.core.errors import missing_extra
+from stepcredit.core.errors import InputError, missing_extra
 from stepcredit.core.files import open_atomic
 from stepcredit.report.batch import Batch
 from stepcredit.report.distributions import batch_figures
@@ -92,7 +92,10 @@ def write_page(report: Report, folder: Path, *, most_bytes: int = MOST_BYTES) ->
         style_hash=_hash(style),
         pieces=pieces,
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"Cannot write into {str(folder)!r}: {error.strerror}.") from error
     with open_atomic(folder / NAME) as file:
         file.write(html.encode())
     return folder / NAME

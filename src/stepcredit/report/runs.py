@@ -89,12 +89,19 @@ def run_warnings(metrics: Sequence[Line]) -> list[str]:
     skipped = sum(one["policy"].get("skipped_steps", 0) for one in updates)
     if skipped:
         found.append(f"{skipped:.0f} optimiser steps were skipped because their gradient was not finite.")
+    still = [one for one in updates if "skipped" in one]
+    if still:
+        found.append(
+            f"{len(still)} updates moved nothing; the last, update {still[-1]['update']}: {still[-1]['skipped']}"
+        )
     if updates:
         found += _group_warnings(updates[-1])
     return found
 
 
 def _group_warnings(latest: Line) -> list[str]:
+    if not latest["credit"]:
+        return []
     groups = latest["credit"]["groups"]
     found = [f"Update {latest['update']}: {warning}" for warning in latest["credit"].get("warnings", ())]
     if 2 * groups["singletons"] > groups["count"]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from stepcredit.core.credit import Credit
 from stepcredit.core.episodes import Episode
 from stepcredit.core.errors import FileFormatError, InputError
 from stepcredit.core.files import read_episodes
+from stepcredit.core.packed import BROKEN, lines
 from stepcredit.report.batch import METHODS, make_batch
 from stepcredit.report.page import Report
 from stepcredit.report.runs import run_report
@@ -39,6 +39,8 @@ def report_about(paths: Sequence[Path], methods: Sequence[str] = METHODS) -> Rep
     rollouts = {path: list(read_episodes(path)) for path in paths if not _is_credit(path)}
     if not rollouts:
         raise InputError("Got no rollout file; expected the rollouts that the credit was computed from as well.")
+    if not any(rollouts.values()):
+        raise InputError(f"{', '.join(map(str, rollouts))}: no episode to report on.")
     given: dict[Path, dict[str, Credit]] = {path: {} for path in rollouts}
     for path in paths:
         if path not in rollouts:
@@ -72,17 +74,15 @@ def _is_credit(path: Path) -> bool:
 def _records(path: Path) -> Generator[tuple[str, dict[str, Any]]]:
     """Each line's ``FILE:LINE`` and its JSON object."""
     try:
-        with path.open("rb") as raw:
-            stream: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            for number, line in enumerate(stream, 1):
-                record = orjson.loads(line)
-                if not isinstance(record, dict):
-                    raise FileFormatError(f"{path}:{number}: line: got a JSON value, expected an object a line.")
-                yield f"{path}:{number}", record
+        for number, line in enumerate(lines(path), 1):
+            record = orjson.loads(line)
+            if not isinstance(record, dict):
+                raise FileFormatError(f"{path}:{number}: line: got a JSON value, expected an object a line.")
+            yield f"{path}:{number}", record
     except orjson.JSONDecodeError as error:
         raise FileFormatError(f"{path}: line: not JSON ({error}); expected a rollout file or a credit file.") from None
-    except OSError as error:
-        raise InputError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from None
+    except (OSError, *BROKEN) as error:
+        raise InputError(f"Cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _credit_of(path: Path, rollouts: dict[Path, list[Episode]]) -> tuple[Path, Credit]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from stepcredit.core.text import HIDDEN
 
 LONGEST = 4_000
 """Characters of one text that a page holds."""
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
-"""Control characters, marks that change the direction of writing, and characters without width."""
-
 
 def visible(text: str, longest: int = LONGEST) -> str:
     """The text with hidden characters written as escapes, and cut after ``longest`` characters, which it then says."""
-    shown = _HIDDEN.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text[:longest])
+    shown = HIDDEN.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text[:longest])
     return shown if len(text) <= longest else f"{shown} … [{len(text) - longest:,} more characters]"
 
 

@@ -40,7 +40,7 @@ class ChatFile:
         self._progress = path.with_name(f"{path.name}.progress.jsonl")
         self.done: dict[str, dict[str, Any]] = {}
         asked = orjson.dumps(settings)
-        lines = _whole_lines(self._progress)
+        lines = _whole_lines(self._progress) if path.exists() else []  # progress alone has nothing to continue
         if not lines:
             if path.exists():
                 raise OptionError(f"{str(path)!r} is there already and cannot be continued; choose another file.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Task, TaskSuite
@@ -11,7 +11,7 @@ from stepcredit.policy.endpoint import ChatEndpoint, EndpointPolicy
 from stepcredit.policy.teacher import Teacher
 from stepcredit.rollouts.collect import Collected, collect
 from stepcredit.rollouts.prompts import PromptTemplate
-from stepcredit.rollouts.react import VERBATIM, reflect
+from stepcredit.rollouts.react import VERBATIM, goal_with_lessons, reflect
 from stepcredit.rollouts.responses import ResponseFormat
 from stepcredit.rollouts.types import Rollout
 from stepcredit.training.demonstrations import demonstrate
@@ -106,7 +106,7 @@ def ask_teacher(
     lessons: dict[str, list[str]] = {task.id: [] for task in tasks}
     for attempt in range(1, settings.attempts + 1):
         seed = (settings.seed, number, attempt)
-        collected = _play(endpoint, suite, open_, settings, [lessons[task.id] for task in open_], seed)
+        collected = _play(endpoint, suite, open_, settings, lessons, seed)
         taught |= _outcomes(collected, attempt)
         open_ = [task for task in open_ if taught[task.id].rollout is None]
         failed = [rollout for rollout in collected.rollouts if taught[rollout.episode.task].rollout is None]
@@ -129,21 +129,21 @@ def _play(
     suite: TaskSuite,
     tasks: Sequence[Task],
     settings: TeacherSettings,
-    lessons: Sequence[Sequence[str]],
+    lessons: Mapping[str, Sequence[str]],
     seed: Sequence[int],
 ) -> Collected:
+    """One attempt at every task. The teacher reads its lessons behind the goal; the rollouts do not tell them."""
     teacher = Teacher(
         endpoint,
         settings.template,
         settings.response_format,
         repairs=settings.repairs,
         max_response_tokens=settings.max_response_tokens,
-        lessons=lessons,
     )
-    return collect(
+    collected = collect(
         teacher,
         suite,
-        tasks,
+        [replace(task, goal=goal_with_lessons(task.goal, lessons[task.id])) for task in tasks],
         group_size=1,
         horizon=settings.horizon,
         seed=seed,
@@ -151,6 +151,15 @@ def _play(
         response_format=settings.response_format,
         keep_admissible=True,
     )
+    goals = {task.id: task.goal for task in tasks}
+    return replace(
+        collected, rollouts=tuple(_with_goal(rollout, goals[rollout.episode.task]) for rollout in collected.rollouts)
+    )
+
+
+def _with_goal(rollout: Rollout, goal: str) -> Rollout:
+    extra = {**rollout.episode.extra, "goal": goal}
+    return replace(rollout, goal=goal, episode=replace(rollout.episode, extra=extra))
 
 
 def _outcomes(collected: Collected, attempt: int) -> dict[str, Taught]:

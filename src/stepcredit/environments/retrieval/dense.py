@@ -73,6 +73,7 @@ class DenseIndex:
         with self._encoding:
             vector = np.asarray(self._encode([query])[0], np.float32)
         score = self._vectors @ vector
-        found = np.argpartition(-score, limit - 1)[:limit] if len(score) > limit else np.arange(len(score))
-        best = found[np.lexsort((found, -score[found]))]
+        least = np.partition(score, -limit)[-limit] if len(score) > limit else -np.inf
+        found = np.flatnonzero(score >= least)
+        best = found[np.argsort(-score[found], kind="stable")][:limit]
         return list(zip(best.tolist(), score[best].tolist(), strict=True))

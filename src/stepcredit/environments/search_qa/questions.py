@@ -83,6 +83,8 @@ def make_question(where: str, row: Mapping[str, Any], *, default_id: str) -> Que
     identifier, family = row.get("id"), row.get("type") or row.get("data_source")
     supporting = row.get("supporting_facts")
     titles = supporting.get("title", ()) if isinstance(supporting, Mapping) else ()
+    if isinstance(titles, str) or not isinstance(titles, Iterable):
+        raise FileFormatError(f"{where}: supporting_facts.title: got {titles!r:.40}, expected a list of text.")
     return Question(
         id=default_id if identifier is None else writable(str(identifier)),
         text=writable(text).strip(),
