@@ -12,7 +12,8 @@ from stepcredit.environments.chain import ChainSuite
 from stepcredit.evaluation.agents import play_tasks
 from stepcredit.evaluation.protocols import find_protocol
 from stepcredit.evaluation.results import OVERALL, summarize
-from stepcredit.policy.endpoint import ChatEndpoint, EndpointPolicy
+from stepcredit.policy.endpoint import ChatEndpoint
+from stepcredit.policy.endpoint_policy import EndpointPolicy
 from stepcredit.rollouts.react import VERBATIM, ReActPolicy
 
 PROTOCOL = find_protocol("gaca", "household").replaced(horizon=2, response_tokens=3)

@@ -379,3 +379,34 @@ def test_the_page_shows_the_example_as_it_is() -> None:
     assert len(blocks) == 2
     assert [block for block in blocks if block not in source] == []
     assert sum(len(block.splitlines()) for block in blocks) <= 40
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("mine:Task", "Cannot make 'mine:Task': missing a required argument: 'task'"),
+        ("mine:NUMBER", "'mine:NUMBER' is a int; expected MODULE:CLASS"),
+        ("mine:Untyped", "Option 'size' of 'mine:Untyped' has no type; annotate it"),
+        ("broken:Suite", "Cannot load 'broken:Suite': SyntaxError: "),
+    ],
+)
+def test_what_is_no_suite_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, message: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("mine", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "broken.py").write_text("def")
+    (tmp_path / "mine.py").write_text(
+        "NUMBER = 3\n"
+        "class Task:\n    def __init__(self, task): ...\n"
+        "class Untyped:\n    def __init__(self, *, size=3): ...\n"
+    )
+    with pytest.raises(OptionError, match=re.escape(message)):
+        make_suite(target)
+
+
+@pytest.mark.parametrize("limits", [{"tasks": 0}, {"steps": -1}])
+def test_checking_nothing_is_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(OptionError, match="expected at least one of each"):
+        check_suite(Suite(), **limits)

@@ -105,3 +105,10 @@ def test_real_evaluations_pair_task_by_task(tmp_path: Path) -> None:
     )
     with pytest.raises(OptionError, match="12 and 6, 6 of them shared"):
         compare_evaluations(weak, load_evaluation(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("resamples", [-5, 0, 10**17])
+def test_a_number_of_resamples_that_cannot_be_drawn_is_refused(resamples: int) -> None:
+    one = kept({"a": [True], "b": [False]})
+    with pytest.raises(OptionError, match=f"resamples is {resamples}; expected a number from 1 to"):
+        compare_evaluations(one, one, resamples=resamples)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError
-from stepcredit.core.files import read_episodes, read_turns
+from stepcredit.core.files import read_episodes, read_turns, write_episodes
 from stepcredit.environments.chain import ChainEnvironment, ChainSuite
 from stepcredit.environments.protocol import Task
 from stepcredit.evaluation import folder as module
@@ -269,3 +269,42 @@ def test_the_first_difference_of_two_trees() -> None:
     long = differing({"a": "x" * 100}, {"a": 1})
     assert long is not None
     assert len(long) < 120
+
+
+def test_two_evaluations_never_write_one_folder(suite: ChainSuite, tmp_path: Path) -> None:
+    """The first to finish clears the parts; the other one would then store too few episodes."""
+
+    def second(*_: int) -> None:
+        with pytest.raises(CheckpointError, match="is in use by another evaluation; wait for it"):
+            run(suite, tmp_path / "e")
+
+    result = run(suite, tmp_path / "e", progress=second)
+    assert load_evaluation(tmp_path / "e").result == result
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"result": {}, "failures": [], "plan": 1},
+        {"result": {}, "failures": [{"a": 1}]},
+        {"result": {}},
+        {"plan": {"protocol": {"resamples": "x"}}},
+    ],
+)
+def test_what_nobody_wrote_is_one_sentence(suite: ChainSuite, tmp_path: Path, head: dict[str, Any]) -> None:
+    run(suite, tmp_path)
+    whole = json.loads((tmp_path / "evaluation.json").read_text())
+    (tmp_path / "evaluation.json").write_text(json.dumps({**whole, **head} if "plan" in head else head))
+    with pytest.raises(InputError, match=r"as it was written .*; run it again"):
+        load_evaluation(tmp_path)
+
+
+def test_deep_and_incomplete_files_are_one_sentence(suite: ChainSuite, tmp_path: Path) -> None:
+    run(suite, tmp_path)
+    lines = list(read_episodes(tmp_path / "episodes.jsonl.gz"))
+    write_episodes(tmp_path / "episodes.jsonl.gz", lines[1:])
+    with pytest.raises(InputError, match=f"holds {len(lines) - 1} episodes of {len(lines)}"):
+        load_evaluation(tmp_path)
+    (tmp_path / "evaluation.json").write_text("[" * 200_000)
+    with pytest.raises(InputError, match="Cannot read"):
+        load_evaluation(tmp_path)

@@ -16,7 +16,8 @@ from stepcredit.environments.chain import ChainSuite
 from stepcredit.evaluation.agents import Agent, play_tasks
 from stepcredit.evaluation.folder import load_evaluation, run_evaluation
 from stepcredit.evaluation.results import OVERALL, Outcome, summarize
-from stepcredit.policy.endpoint import ChatEndpoint, EndpointPolicy
+from stepcredit.policy.endpoint import ChatEndpoint
+from stepcredit.policy.endpoint_policy import EndpointPolicy
 from stepcredit.rollouts.react import (
     RESPONSE_FORMAT,
     VERBATIM,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import InputError, OptionError
 from stepcredit.evaluation.results import OVERALL
 from stepcredit.evaluation.select import select_checkpoint
 
@@ -83,3 +83,9 @@ def test_what_cannot_be_selected_is_refused() -> None:
     early = [line for line in metrics({"s": [0.1, 0.2]}) if line.get("moment") == "before"]
     with pytest.raises(OptionError, match="no update after which all runs were evaluated on 's'"):
         select_checkpoint([late, early])
+
+
+@pytest.mark.parametrize("line", [[1], {"step": 1}, {"kind": "update"}, {"kind": "evaluation", "moment": "before"}])
+def test_metrics_that_nobody_wrote_are_one_sentence(line: Any) -> None:
+    with pytest.raises(InputError, match="not as training writes them"):
+        select_checkpoint([[line]])

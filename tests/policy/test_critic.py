@@ -92,6 +92,19 @@ def test_the_trunk_learns_from_values_too(make_policy: MakePolicy, suite: ChainS
     assert policy.update(rollouts, zeros, VALUES_ONLY, [1], returns=returns)["grad_norm"] > 0
 
 
+def test_where_the_policy_takes_no_step_the_head_takes_none(
+    make_policy: MakePolicy, suite: ChainSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = make_policy()
+    rollouts = play(policy, suite)
+    count = turn_count(rollouts)
+    returns = Returns(target=np.ones(count), value=policy.values(rollouts))
+    monkeypatch.setattr(policy.optimizer, "step", lambda loss, **_: None)
+    metrics = policy.update(rollouts, np.zeros(count), VALUES_ONLY, [0], returns=returns)
+    assert metrics["skipped_steps"] == 1
+    assert policy.values(rollouts).tolist() == [0.0] * count
+
+
 def test_ppo_learns_values_and_the_task(make_policy: MakePolicy) -> None:
     """Turn-level PPO with GAE: success rises from one half, and values come to tell what is won."""
     suite = ChainSuite(length=1, doors=2, mistake="fall")

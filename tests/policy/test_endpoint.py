@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from stepcredit.core.errors import OptionError
-from stepcredit.policy.endpoint import ChatEndpoint, Counted, EndpointPolicy, Message, Reply
+from stepcredit.policy.endpoint import ChatEndpoint, Message, Reply
+from stepcredit.policy.endpoint_policy import Counted, EndpointPolicy
 from stepcredit.rollouts.calls import Fault
 from stepcredit.rollouts.prompts import PromptTemplate
 from stepcredit.rollouts.types import Request
@@ -340,7 +341,12 @@ def test_as_a_policy_it_fails_single_responses(server: Server) -> None:
     assert not fine.failure
 
 
-def test_as_a_policy_it_refuses_append_only_templates() -> None:
+def test_as_a_policy_it_refuses_what_does_not_fit() -> None:
     endpoint = ChatEndpoint("http://host/v1", "m")
     with pytest.raises(OptionError, match="not append-only"):
         EndpointPolicy(endpoint, PromptTemplate("{goal}{observation}", append_only=True), max_response_tokens=9)
+    for numbers, message in (((0, 0), "max_response_tokens is 0; expected at least 1"), ((9, -1), "repairs is -1")):
+        with pytest.raises(OptionError, match=message):
+            EndpointPolicy(
+                endpoint, PromptTemplate("{goal}{observation}"), max_response_tokens=numbers[0], repairs=numbers[1]
+            )

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stepcredit.core.errors import EnvironmentFaultError, OptionError
+from stepcredit.core.errors import EnvironmentFaultError, InputError, OptionError
 from stepcredit.environments.search_qa.corpus import make_passage
 from stepcredit.environments.search_qa.remote import TOKEN_VARIABLE, ServerRetriever
 from stepcredit.environments.search_qa.retrievers import CorpusRetriever
@@ -150,6 +150,15 @@ class TestProcess:
     def test_a_taken_port_is_told_before_the_corpus_is_read(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OptionError, match="choose another port"):
             served.serve(pytest.fail, host="127.0.0.1", port=taken.getsockname()[1], token=None, ready=lambda *_: None)
+
+    @pytest.mark.parametrize("port", [-1, 99999])
+    def test_a_port_that_does_not_exist_is_refused(self, port: int) -> None:
+        with pytest.raises(OptionError, match=f"port is {port}; expected 0 to 65535"):
+            served.serve(pytest.fail, host="127.0.0.1", port=port, token=None, ready=lambda *_: None)
+
+    def test_a_corpus_of_nothing_is_not_served(self) -> None:
+        with pytest.raises(InputError, match="holds no passage"):
+            served.serve(lambda: CorpusRetriever.in_memory([]), host="127.0.0.1", port=0, token=None, ready=print)
 
     def test_without_the_extra_the_error_says_what_to_install(self, tmp_path: Path) -> None:
         program = (

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepcredit.core.errors import FileFormatError, InputError, OptionError
+from stepcredit.core.errors import CheckpointError, FileFormatError, InputError, OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.rollouts.prompts import PromptTemplate
 from stepcredit.rollouts.types import Request, Rollout
-from stepcredit.training.chat_file import ChatFile
+from stepcredit.training.chat_file import ChatFile, collecting
 from stepcredit.training.chats import CHAT, Chat, chat_rollouts, read_chats, rollout_chats
 from stepcredit.training.demonstrations import demonstrate
 
@@ -172,3 +172,29 @@ def test_weights_of_nothing() -> None:
     assert rollouts == []
     assert weight.dtype == np.float64
     assert weight.shape == (0,)
+
+
+def test_two_collections_never_write_one_file(tmp_path: Path) -> None:
+    out = tmp_path / "demos.jsonl"
+    with collecting(out):
+        with pytest.raises(CheckpointError, match="is in use by another collection; wait for it"), collecting(out):
+            pass
+        ChatFile(out, {})
+    with collecting(out):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            ".demos.jsonl.lock",
+            "demos.jsonl",
+            "demos.jsonl.progress.jsonl",
+        ]
+    assert not (tmp_path / ".demos.jsonl.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("progress", "chats"),
+    [("nonsense\n", ""), ("[]\n", ""), ('{"seed":0}\n{}\n', ""), ('{"seed":0}\n3\n', ""), ('{"seed":0}\n', "[1]\n")],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, progress: str, chats: str) -> None:
+    (tmp_path / "demos.jsonl").write_text(chats)
+    (tmp_path / "demos.jsonl.progress.jsonl").write_text(progress)
+    with pytest.raises(InputError, match="restore both, or choose another file"):
+        ChatFile(tmp_path / "demos.jsonl", {"seed": 0})

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from stepcredit.cli import main
-from stepcredit.core.errors import OptionError
 from stepcredit.environments.chain import ChainEnvironment, ChainSuite
 from stepcredit.environments.protocol import Task
 from stepcredit.policy.endpoint import ChatEndpoint
-from stepcredit.policy.teacher import Teacher
-from stepcredit.rollouts.prompts import PromptTemplate, load_template
+from stepcredit.rollouts.prompts import load_template
 from stepcredit.training.chats import read_chats, rollout_chats
 from stepcredit.training.teaching import Taught, TeacherSettings, ask_expert, ask_teacher
 from training.teacher_server import Messages, TeacherServer, teacher_server
@@ -191,12 +189,6 @@ def test_the_expert_demonstrates_the_same_whatever_was_done_before() -> None:
     assert failed == Taught(TASKS[0].id, None, (), 1, "no success within 1 turns")
 
 
-def test_a_teacher_is_asked_with_whole_messages() -> None:
-    growing = PromptTemplate("{goal}{observation}", append_only=True)
-    with pytest.raises(OptionError, match="choose a template that is not append-only"):
-        Teacher(ChatEndpoint("http://127.0.0.1:9/v1", "m"), growing, "action")
-
-
 def test_the_command_line_collects_and_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Interrupted in the middle and continued, the file is the same as without interruption."""
     command = "demonstrate {} --env stepcredit.environments.chain:ChainSuite --tasks 6 --horizon 8 --concurrency 2"
@@ -241,6 +233,8 @@ def run(command: str) -> int:
         ("--endpoint http://127.0.0.1:9/v1", "A teacher needs both --endpoint ADDRESS and --model NAME"),
         ("--response-format think-action", "The built-in expert gives commands and no thoughts"),
         ("--noise 1", "noise is 1.0; expected a share"),
+        ("--tasks 0", "Got 0 tasks and a horizon of None; expected numbers of at least 1"),
+        ("--horizon 0", "Got 60 tasks and a horizon of 0; expected numbers of at least 1"),
     ],
 )
 def test_mistakes_are_one_sentence(

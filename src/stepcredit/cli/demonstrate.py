@@ -17,7 +17,7 @@ from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.rollouts.prompts import load_template
 from stepcredit.rollouts.responses import ResponseFormat
-from stepcredit.training.chat_file import ChatFile
+from stepcredit.training.chat_file import ChatFile, collecting
 from stepcredit.training.chats import rollout_chats
 from stepcredit.training.tasks import spread_over_families
 from stepcredit.training.teaching import Taught, TeacherSettings, ask_expert, ask_teacher
@@ -110,6 +110,8 @@ def demonstrate(
     form: ResponseFormat = response_format or ("action" if endpoint is None else "think-action")
     if endpoint is None and form != "action":
         raise OptionError("The built-in expert gives commands and no thoughts; use --response-format action.")
+    if tasks < 1 or (horizon is not None and horizon < 1):
+        raise OptionError(f"Got {tasks} tasks and a horizon of {horizon}; expected numbers of at least 1.")
     if not 0 <= noise < 1:
         raise OptionError(f"noise is {noise}; expected a share from 0 up to, not including, 1.")
     options = find_environment(env).parse(env_options or {})
@@ -124,8 +126,8 @@ def demonstrate(
     asked |= {"noise": noise, **asdict(settings)}
     if endpoint is not None:
         asked |= {"endpoint": teacher.endpoint, "model": teacher.model, "concurrency": teacher.concurrency}
-    file = ChatFile(out, asked)
-    with ConsoleMonitor() as monitor:
+    with collecting(out), ConsoleMonitor() as monitor:
+        file = ChatFile(out, asked)
         monitor.stage("tasks", len(chosen))
         for taught in _taught(suite, chosen, file, endpoint, settings, noise, teacher.concurrency):
             chats = () if taught.rollout is None else rollout_chats(taught.rollout, taught.weight, template, turns)

@@ -13,6 +13,7 @@ from stepcredit.core.errors import OptionError
 from stepcredit.core.text import harmless
 from stepcredit.evaluation.folder import differing
 from stepcredit.evaluation.select import SeedMean, Selected, select_checkpoint
+from stepcredit.training.config import make_config
 from stepcredit.training.run_folder import RunFolder
 
 
@@ -43,7 +44,7 @@ def _check_recipes(runs: tuple[Path, ...]) -> None:
     Raises:
         OptionError: another key than the seed differs, or a seed is there twice.
     """
-    recipes = [RunFolder(run).read_config() for run in runs]
+    recipes = [make_config(RunFolder(run).read_config()).model_dump(mode="json") for run in runs]
     seeds = [recipe.pop("seed") for recipe in recipes]
     for run, recipe in zip(runs[1:], recipes[1:], strict=True):
         difference = differing(recipes[0], recipe)

@@ -12,7 +12,8 @@ from stepcredit.core.errors import CheckpointError, OptionError
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.evaluation.agents import REFLEXION_TRIALS, Agent
 from stepcredit.evaluation.protocols import Protocol
-from stepcredit.policy.endpoint import ChatEndpoint, EndpointPolicy
+from stepcredit.policy.endpoint import ChatEndpoint
+from stepcredit.policy.endpoint_policy import EndpointPolicy
 from stepcredit.policy.limits import PromptLimit
 from stepcredit.rollouts.prompts import load_template
 from stepcredit.rollouts.react import RESPONSE_FORMAT, VERBATIM, ReActPolicy

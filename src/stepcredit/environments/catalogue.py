@@ -73,13 +73,17 @@ class EnvironmentEntry:
         """The suite's class.
 
         Raises:
-            OptionError: there is no such module or class.
+            OptionError: there is no such module or class, or the module cannot be imported.
         """
         module, _, name = self.suite.partition(":")
         try:
             loaded: type[Any] = getattr(import_module(module), name)
         except (ModuleNotFoundError, AttributeError, ValueError) as error:
             raise OptionError(f"Cannot load {self.suite!r}: {error}; expected MODULE:CLASS of a suite.") from None
+        except Exception as error:  # a module of somebody's own may raise anything
+            raise OptionError(f"Cannot load {self.suite!r}: {type(error).__name__}: {error}.") from error
+        if not isinstance(loaded, type):
+            raise OptionError(f"{self.suite!r} is a {type(loaded).__name__}; expected MODULE:CLASS of a suite.")
         return loaded
 
     def options(self) -> dict[str, Option]:
@@ -89,6 +93,8 @@ class EnvironmentEntry:
         options = {}
         for parameter in inspect.signature(initialiser).parameters.values():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                if parameter.name not in annotations:
+                    raise OptionError(f"Option {parameter.name!r} of {self.suite!r} has no type; annotate it.")
                 annotation = annotations[parameter.name]
                 meaning = next((extra for extra in typing.get_args(annotation)[1:] if isinstance(extra, str)), "")
                 options[parameter.name] = Option(parameter.name, annotation, parameter.default, meaning)
@@ -175,7 +181,12 @@ def make_suite(name: str, **options: Any) -> TaskSuite:
         if option not in known:
             raise unknown_name(f"{name} option", option, known)
     checked = {option: known[option].check(value) for option, value in options.items()}
-    suite: TaskSuite = entry.load()(**checked)
+    made = entry.load()
+    try:
+        inspect.signature(made).bind(**checked)
+    except TypeError as error:
+        raise OptionError(f"Cannot make {name!r}: {error}; expected a suite whose options have defaults.") from None
+    suite: TaskSuite = made(**checked)
     return suite
 
 

@@ -74,7 +74,12 @@ def check_suite(
         steps: commands a task, at most.
         seed: of the random commands.
         elsewhere: replays a walk in another process; None leaves that out.
+
+    Raises:
+        OptionError: no task or no command to check with.
     """
+    if tasks < 1 or steps < 1:
+        raise OptionError(f"Got {tasks} tasks and {steps} steps; expected at least one of each.")
     findings: dict[tuple[str, str], Finding] = {}
     played = walked = 0
 

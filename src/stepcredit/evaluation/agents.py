@@ -11,7 +11,7 @@ from stepcredit.core.episodes import Episode, Turn
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.evaluation.protocols import Protocol
 from stepcredit.evaluation.results import Outcome
-from stepcredit.policy.endpoint import Counted
+from stepcredit.policy.endpoint_policy import Counted
 from stepcredit.rollouts.collect import collect
 from stepcredit.rollouts.play import Progress
 from stepcredit.rollouts.react import goal_with_lessons, reflect

@@ -69,7 +69,7 @@ def compare_evaluations(first: Kept, second: Kept, *, resamples: int | None = No
             f"{str(first.folder)!r} and {str(second.folder)!r} were not played on the same tasks "
             f"({len(own)} and {len(second.plan['tasks'])}, {shared} of them shared); evaluate both with one --tasks."
         )
-    draws = resamples or first.plan["protocol"]["resamples"]
+    draws = resamples if resamples is not None else first.plan["protocol"]["resamples"]
     before, after = first.result.outcomes, second.result.outcomes
     results = {}
     for family in sorted({outcome.family for outcome in before}):

@@ -16,7 +16,8 @@ from stepcredit.environments.protocol import Environment, Expert, Info, Snapshot
 class TrueStates:
     """A suite as it is, but every ``info`` names the state: a digest of the text of its snapshot.
 
-    Equal snapshots must have equal texts, so none may hold a set. Policies do not see keys, so the same seeds play the same episodes.
+    Equal snapshots must have equal texts, so none may hold a set. Policies do not see keys, so the same seeds play the
+    same episodes.
     """
 
     def __init__(self, suite: TaskSuite) -> None:

@@ -11,19 +11,22 @@ interrupted ends bit-equal with one that was not. Files appear whole or not at a
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from stepcredit.core.episodes import Episode
-from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError
+from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError, StepcreditError
 from stepcredit.core.files import open_atomic, read_episodes, write_episodes
+from stepcredit.core.lock import hold
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.evaluation.agents import Agent, Played, play_tasks
 from stepcredit.evaluation.protocols import Protocol
-from stepcredit.evaluation.results import FamilyResult, Outcome, summarize
+from stepcredit.evaluation.results import OVERALL, FamilyResult, Outcome, summarize
 from stepcredit.rollouts.play import Progress
 
 BATCH = 64
@@ -96,41 +99,42 @@ def run_evaluation(
 
     Raises:
         OptionError: no tasks, or the folder holds an evaluation of something else.
-        CheckpointError: the folder cannot be read or written.
+        CheckpointError: the folder cannot be read or written, or is in use by another evaluation.
         EnvironmentFaultError: most episodes of a batch ended in an error; names the first.
     """
     if not tasks:
         raise OptionError("Nothing to evaluate: the list of tasks is empty; choose another split or more games.")
-    head = _plain({"plan": plan.to_json(), "agent": dict(who)})
-    kept = _begin(folder, head)
-    if "result" in kept:
+    with _held(folder):
+        head = _plain({"plan": plan.to_json(), "agent": dict(who)})
+        kept = _begin(folder, head)
+        if "result" in kept:
+            _clean(folder)
+            return load_evaluation(folder).result
+        protocol = plan.protocol
+        size = max(BATCH // protocol.episodes_per_task, 1)
+        batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+        total = len(tasks) * protocol.episodes_per_task * protocol.seeds
+        outcomes: list[Outcome] = []
+        report = _Report(progress, total)
+        for seed in range(plan.first_seed, plan.first_seed + protocol.seeds):
+            for number, batch in enumerate(batches):
+                part = _Part(folder / "parts", f"{seed}-{number:06d}")
+                if part.finished:
+                    played = part.read()
+                else:
+                    played = play_tasks(
+                        agent, suite, batch, protocol, seed=seed, batch=number, progress=report.after(len(outcomes))
+                    )
+                    _check(played)
+                    part.write(played)
+                outcomes += played.outcomes()
+                report.say(len(outcomes))
+        result = EvaluationResult(summarize(outcomes, resamples=protocol.resamples), outcomes)
+        failures = [asdict(outcome) for outcome in outcomes if not outcome.turns]
+        write_episodes(folder / "episodes.jsonl.gz", _all_episodes(folder / "parts"))
+        _write_json(folder / "evaluation.json", {**head, "failures": failures, "result": result.to_json()})
         _clean(folder)
-        return load_evaluation(folder).result
-    protocol = plan.protocol
-    size = max(BATCH // protocol.episodes_per_task, 1)
-    batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    total = len(tasks) * protocol.episodes_per_task * protocol.seeds
-    outcomes: list[Outcome] = []
-    report = _Report(progress, total)
-    for seed in range(plan.first_seed, plan.first_seed + protocol.seeds):
-        for number, batch in enumerate(batches):
-            part = _Part(folder / "parts", f"{seed}-{number:06d}")
-            if part.finished:
-                played = part.read()
-            else:
-                played = play_tasks(
-                    agent, suite, batch, protocol, seed=seed, batch=number, progress=report.after(len(outcomes))
-                )
-                _check(played)
-                part.write(played)
-            outcomes += played.outcomes()
-            report.say(len(outcomes))
-    result = EvaluationResult(summarize(outcomes, resamples=protocol.resamples), outcomes)
-    failures = [asdict(outcome) for outcome in outcomes if not outcome.turns]
-    write_episodes(folder / "episodes.jsonl.gz", _all_episodes(folder / "parts"))
-    _write_json(folder / "evaluation.json", {**head, "failures": failures, "result": result.to_json()})
-    _clean(folder)
-    return result
+        return result
 
 
 def _check(played: Played) -> None:
@@ -165,6 +169,16 @@ def load_evaluation(folder: Path) -> Kept:
         InputError: no evaluation there, or a file of it is broken.
         CheckpointError: it is not finished.
     """
+    try:
+        return _load(folder)
+    except StepcreditError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{str(folder)!r} holds no evaluation as it was written ({reason}); run it again.") from None
+
+
+def _load(folder: Path) -> Kept:
     head = _read_json(folder / "evaluation.json")
     if "result" not in head:
         raise CheckpointError(f"{str(folder)!r} is not finished; run the same evaluation again, and it continues.")
@@ -172,6 +186,9 @@ def load_evaluation(folder: Path) -> Kept:
         tuple(read_episodes(folder / "episodes.jsonl.gz")), tuple(Outcome(**failure) for failure in head["failures"])
     )
     outcomes = played.outcomes()
+    expected = head["result"]["families"][OVERALL]["episodes"]
+    if len(outcomes) != expected:
+        raise InputError(f"{str(folder)!r} holds {len(outcomes)} episodes of {expected}; run the evaluation again.")
     resamples = head["plan"]["protocol"]["resamples"]
     return Kept(
         folder, head["plan"], head["agent"], EvaluationResult(summarize(outcomes, resamples=resamples), outcomes)
@@ -189,6 +206,26 @@ def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str =
         elif one != other:
             return f"{prefix}{name} is {_short(one)} in one and {_short(other)} in the other"
     return None
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """The folder, made where it is absent and locked: the first of two to finish would clear the other's parts.
+
+    Raises:
+        CheckpointError: another evaluation holds it, or nothing can be written there.
+    """
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise CheckpointError(f"Cannot write the evaluation {str(folder)!r}: {error.strerror}.") from error
+    try:
+        hold(descriptor, folder, what="evaluation", way_out="wait for it, or choose another --out")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _begin(folder: Path, head: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -282,7 +319,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         value: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{str(file.parent)!r} holds no evaluation: {file.name} is missing.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"Cannot read {str(file)!r}: {error}.") from None
     if not isinstance(value, dict):
         raise InputError(f"{str(file)!r} holds no JSON object.")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepcredit.core.credit import FloatArray
-from stepcredit.core.errors import InputError
+from stepcredit.core.errors import InputError, OptionError
 
 RESAMPLES = 10_000
+MOST_RESAMPLES = 10_000_000
 _AT_ONCE = 1 << 22
 """Counts drawn at once: bounds memory where there are many tasks."""
 
@@ -36,7 +37,10 @@ def cluster_bootstrap(values: Sequence[Sequence[float]], *, seed: int = 0, resam
 
     Raises:
         InputError: no task, or a task without an episode.
+        OptionError: no resample, or more than ``MOST_RESAMPLES``.
     """
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise OptionError(f"resamples is {resamples}; expected a number from 1 to {MOST_RESAMPLES:,}.")
     if not values or any(len(episodes) == 0 for episodes in values):
         raise InputError("An interval needs at least one task, and at least one episode in each.")
     totals = np.array([np.sum(episodes) for episodes in values], dtype=np.float64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.evaluation.intervals import MOST_RESAMPLES
 
 CUSTOM = "custom"
 """Name of a protocol that is nobody's: a recipe's own settings, or a paper's with something changed."""
@@ -65,6 +66,8 @@ class Protocol:
             value = getattr(self, name)
             if value is not None and not minimum <= value < math.inf:
                 raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
+        if self.resamples > MOST_RESAMPLES:
+            raise OptionError(f"resamples is {self.resamples}; expected {MOST_RESAMPLES:,} at most.")
 
     def replaced(self, **values: Any) -> Protocol:
         """This protocol with values that are not None replaced: ``custom`` where one of them differs."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import InputError, OptionError
 from stepcredit.evaluation.results import OVERALL
 
 
@@ -79,8 +79,12 @@ def select_checkpoint(
 
     Raises:
         OptionError: no runs, no split or no update that all of them evaluated.
+        InputError: a line of metrics is not as training writes it.
     """
-    curves = [_curve(run) for run in runs]
+    try:
+        curves = [_curve(run) for run in runs]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"The metrics of a run are not as training writes them ({error!r}); restore them.") from None
     splits = [split for split in curves[0] if all(split in curve for curve in curves)] if curves else []
     if not splits:
         raise OptionError(

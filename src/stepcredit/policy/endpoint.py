@@ -15,7 +15,6 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,12 +23,8 @@ from functools import partial
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from stepcredit.core.errors import OptionError
 from stepcredit.rollouts.calls import Fault, attempt_all, describe
-from stepcredit.rollouts.prompts import PromptTemplate
-from stepcredit.rollouts.types import Request, Response
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
 """Bytes of an answer; a longer one is cut there and is no JSON any more."""
@@ -232,74 +227,6 @@ class ChatEndpoint:
         if error.code in _RETRIED or error.code >= 500:
             return _Retry(reason, _retry_after(error.headers.get("Retry-After")))
         return Fault(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What a response of an endpoint carries as its record: generated tokens, where the server counts them."""
-
-    tokens: int | None
-
-
-class EndpointPolicy:
-    """A model behind an endpoint as a policy that plays and does not learn; see ``rollouts.types.Policy``.
-
-    Responses carry no log-probabilities; their entropy is not known and given as 0.
-
-    Args:
-        endpoint: who answers.
-        template: how a request becomes one user message; self-contained.
-        max_response_tokens: tokens a response may take.
-
-    Raises:
-        OptionError: an append-only template, whose earlier turns would be lost.
-    """
-
-    def __init__(self, endpoint: ChatEndpoint, template: PromptTemplate, *, max_response_tokens: int) -> None:
-        if template.append_only:
-            raise OptionError("An endpoint gets one whole message a turn; choose a template that is not append-only.")
-        self.endpoint = endpoint
-        self.template = template
-        self.max_response_tokens = max_response_tokens
-
-    def session(self, seed: Sequence[int], *, temperature: float = 1.0) -> EndpointSession:
-        """Start answering a batch of episodes; the seed is passed on, and how far it binds is the server's business."""
-        return EndpointSession(self, tuple(seed), temperature)
-
-
-class EndpointSession:
-    """A batch of episodes answered together; see ``rollouts.types.Session``."""
-
-    def __init__(self, policy: EndpointPolicy, seed: tuple[int, ...], temperature: float) -> None:
-        self._policy = policy
-        self._seed = seed
-        self._temperature = temperature
-        self._asked: Counter[int] = Counter()
-
-    def respond(self, requests: Sequence[Request]) -> list[Response]:
-        """One response per request, in order; a failed one carries the reason."""
-        policy = self._policy
-        replies = policy.endpoint.complete(
-            [[Message(role="user", content=policy.template.render(request))] for request in requests],
-            temperature=self._temperature,
-            max_tokens=policy.max_response_tokens,
-            seed=[self._draw_seed(request.key) for request in requests],
-        )
-        return [
-            Response("", (), 0.0, failure=reply.reason)
-            if isinstance(reply, Fault)
-            else Response(reply.text, (), 0.0, record=Counted(reply.tokens), truncated=reply.truncated)
-            for reply in replies
-        ]
-
-    def finish(self, key: int) -> None:
-        """Nothing is kept for an episode but how often it asked."""
-        self._asked.pop(key, None)
-
-    def _draw_seed(self, key: int) -> int:
-        """A seed of its own for every response of every episode."""
-        self._asked[key] += 1
-        return int(np.random.default_rng([*self._seed, key, self._asked[key]]).integers(2**31))
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

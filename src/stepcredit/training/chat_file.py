@@ -10,14 +10,37 @@ line are dropped, and the task is played again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from stepcredit.core.errors import CheckpointError, OptionError
+from stepcredit.core.errors import CheckpointError, InputError, OptionError
+from stepcredit.core.lock import hold
 from stepcredit.training.chats import Chat
+
+
+@contextmanager
+def collecting(path: Path) -> Iterator[None]:
+    """Hold a chat file for one collection; its own two files are replaced by name, so the lock is a third, hidden one.
+
+    Raises:
+        CheckpointError: another collection writes the file, or the disk refuses.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = lock.open("wb")
+    except OSError as error:
+        raise CheckpointError(f"Cannot write {str(path)!r}: {error.strerror}.") from None
+    with opened:
+        hold(opened.fileno(), path, what="collection", way_out="wait for it, or choose another file")
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 class ChatFile:
@@ -32,6 +55,7 @@ class ChatFile:
 
     Raises:
         OptionError: the file is there, and was made with other settings or by something else.
+        InputError: the file or its progress is not as it was written.
         CheckpointError: the disk refuses.
     """
 
@@ -47,6 +71,16 @@ class ChatFile:
             _replace(self._progress, [asked])
             _replace(path, [])
             return
+        try:
+            self._continue(lines, asked)
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            raise InputError(
+                f"{str(path)!r} or its progress is not as it was written; restore both, or choose another file."
+            ) from None
+
+    def _continue(self, lines: list[bytes], asked: bytes) -> None:
+        """Take up the finished tasks of a file that was begun with the same settings."""
+        path = self._path
         before, now = orjson.loads(lines[0]), orjson.loads(asked)
         other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
         if other:

@@ -27,6 +27,7 @@ from typing import IO, Any, Self
 
 from stepcredit.core.errors import CheckpointError
 from stepcredit.core.files import write_episodes
+from stepcredit.core.lock import hold
 from stepcredit.rollouts.types import Rollout
 
 KEEP = 2
@@ -101,11 +102,13 @@ class RunFolder:
             CheckpointError: no run here, or its recipe cannot be read.
         """
         try:
-            config: dict[str, Any] = json.loads(self.config_file.read_text(encoding="utf-8"))
+            config: Any = json.loads(self.config_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise CheckpointError(f"{str(self.path)!r} holds no run: config.json is missing.") from None
         except (OSError, ValueError, RecursionError) as error:
             raise CheckpointError(f"Cannot read {str(self.config_file)!r}: {error}.") from None
+        if not isinstance(config, dict):
+            raise CheckpointError(f"{str(self.config_file)!r} holds no table of recipe keys; restore it.")
         return config
 
     # Metrics.
@@ -285,12 +288,10 @@ def _finite(value: Any) -> Any:
 
 def _lock(file: Path) -> IO[str]:
     """Hold the folder for this process; the system releases the lock when the process ends, however it ends."""
-    import fcntl  # POSIX only; reading files must work without it
-
     opened = file.open("w")
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        hold(opened.fileno(), file.parent, what="training", way_out="choose another --out")
+    except CheckpointError:
         opened.close()
-        raise CheckpointError(f"{str(file.parent)!r} is in use by another training; choose another --out.") from None
+        raise
     return opened

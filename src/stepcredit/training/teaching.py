@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from stepcredit.core.errors import OptionError
 from stepcredit.environments.protocol import Task, TaskSuite
-from stepcredit.policy.endpoint import ChatEndpoint, EndpointPolicy
-from stepcredit.policy.teacher import Teacher
+from stepcredit.policy.endpoint import ChatEndpoint
+from stepcredit.policy.endpoint_policy import EndpointPolicy
 from stepcredit.rollouts.collect import Collected, collect
 from stepcredit.rollouts.prompts import PromptTemplate
 from stepcredit.rollouts.react import VERBATIM, goal_with_lessons, reflect
@@ -133,12 +133,12 @@ def _play(
     seed: Sequence[int],
 ) -> Collected:
     """One attempt at every task. The teacher reads its lessons behind the goal; the rollouts do not tell them."""
-    teacher = Teacher(
+    teacher = EndpointPolicy(
         endpoint,
         settings.template,
-        settings.response_format,
-        repairs=settings.repairs,
         max_response_tokens=settings.max_response_tokens,
+        repairs=settings.repairs,
+        response_format=settings.response_format,
     )
     collected = collect(
         teacher,

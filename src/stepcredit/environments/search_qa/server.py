@@ -33,7 +33,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import InputError, OptionError
 from stepcredit.environments.search_qa.corpus import Passage
 from stepcredit.environments.search_qa.remote import TOKEN_VARIABLE
 from stepcredit.environments.search_qa.retrievers import CorpusRetriever
@@ -116,10 +116,13 @@ def serve(
 
     Raises:
         OptionError: an address other than this machine's own without a token, or one that cannot be listened on.
+        InputError: a corpus without passages.
     """
     limits = limits or Limits()
     if token is None and not is_loopback(host):
         raise OptionError(f"Serving at {host!r}, which others can reach, needs a token: set {TOKEN_VARIABLE}.")
+    if not 0 <= port < 1 << 16:
+        raise OptionError(f"port is {port}; expected 0 to 65535, 0 for a free one.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=limits.connections)
@@ -127,6 +130,8 @@ def serve(
         raise OptionError(f"Cannot listen on {host}, port {port}: {error.strerror}; choose another port.") from None
     with listening:
         retriever = load()
+        if not len(retriever):
+            raise InputError("The corpus holds no passage; expected one JSON object a line.")
         server = uvicorn.Server(make_config(retriever, token=token, limits=limits))
         host, port = listening.getsockname()[:2]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/retrieve", len(retriever))
