@@ -68,6 +68,7 @@ def test_a_run_under_its_own_recipe(runs: list[Path], capsys: pytest.CaptureFixt
     protocol = found["plan"]["protocol"]
     assert (protocol["name"], protocol["horizon"], protocol["temperature"]) == ("custom", 5, 0.4)
     assert protocol["sources"]["horizon"] == "the run's recipe"
+    assert protocol["sources"]["resamples"] == "default"
     assert found["plan"]["split"] == "valid_seen"
     assert len(found["plan"]["tasks"]) == 6
     assert found["agent"]["checkpoint"].isdigit()

@@ -51,7 +51,13 @@ def test_replay(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_the_shop_opens_from_the_command_line() -> None:
     command = [sys.executable, "-m", "stepcredit.cli", "play", "shopping", "--web", "--nouns", "light"]
-    shop = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    shop = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores Ctrl-C
+    )
     try:
         assert shop.stderr is not None
         opened = re.fullmatch(

@@ -165,19 +165,23 @@ def _own_protocol(target: Target, environment: str, suite: TaskSuite) -> Protoco
     """The settings of the run's recipe, or of a model that has none."""
     config = target.config
     trained = target.run is not None
+    at_home = trained and environment == config.environment
     values: dict[str, Any] = {
         "temperature": config.eval_temperature,
         "seeds": 1,
         "episodes_per_task": 1,
         "tasks": config.eval_tasks,
-        "horizon": config.horizon if trained and environment == config.environment else suite.horizon,
+        "horizon": config.horizon if at_home else suite.horizon,
         "history": config.history,
         "prompt_tokens": None,
         "response_tokens": config.max_response_tokens if trained or config.constrained else _FREE_TOKENS,
         "resamples": RESAMPLES,
     }
-    source = "the run's recipe" if trained else "default"
-    return Protocol(CUSTOM, environment, **values, sources=dict.fromkeys(values, source))
+    sources = dict.fromkeys(values, "default")
+    if trained:
+        recipe = ("temperature", "tasks", "history", "response_tokens", *(["horizon"] if at_home else []))
+        sources |= dict.fromkeys(recipe, "the run's recipe")
+    return Protocol(CUSTOM, environment, **values, sources=sources)
 
 
 def _folder_name(who: Mapping[str, Any], plan: Plan) -> str:
