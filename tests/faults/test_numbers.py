@@ -137,6 +137,18 @@ def test_three_broken_updates_in_a_row_stop_the_run_at_its_last_good_checkpoint(
     assert ["skipped" in line for line in lines] == [False, False, True, True, False, False]
 
 
+def test_an_imitation_epoch_of_broken_numbers_stops_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    likelihood = LinearPolicy._likelihood_step
+
+    def broken(self: LinearPolicy, shown: Any) -> Any:
+        loss, gradient = likelihood(self, shown)
+        return loss, np.full_like(gradient, np.nan)
+
+    monkeypatch.setattr(LinearPolicy, "_likelihood_step", broken)
+    with pytest.raises(NumericsError, match="No optimiser step of imitation epoch 1 had a finite loss and gradient"):
+        train_small(tmp_path, demonstrations={"chain": 2}, imitation_epochs=2)
+
+
 def test_credit_that_overflows_skips_the_update_and_names_the_episode(tmp_path: Path) -> None:
     with pytest.raises(NumericsError, match=f"{BROKEN_UPDATES} updates in a row moved nothing"):
         train_small(tmp_path, success_reward=1e308, invalid_penalty=1e308, group_size=8)

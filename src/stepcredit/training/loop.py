@@ -122,6 +122,11 @@ def supervised_start(setup: Setup, progress: Progress) -> Progress:
             epoch = progress.imitation_epochs
             seed = (config.seed, Stream.IMITATION, epoch)
             metrics = policy.imitate(rollouts, weight, imitate_settings(config, epoch), seed)
+            if _moved_nothing(metrics):
+                raise NumericsError(
+                    f"No optimiser step of imitation epoch {epoch + 1} had a finite loss and gradient; "
+                    f"{str(run.path)!r} keeps the last good checkpoint; lower imitation_learning_rate, then train anew."
+                )
             progress = replace(progress, imitation_epochs=epoch + 1)
             if (epoch + 1) % GATE_EVERY == 0:
                 metrics["gate_success"] = gate_success(config, setup.suite, policy, epoch)
@@ -258,9 +263,13 @@ def _learn(setup: Setup, learnt: Sequence[Rollout], replay: Replay | None, updat
         # GAE's own return, which leaves penalties out.
         returns = Returns(credit.advantage + turns.penalty + options["values"], options["values"]) if critic else None
         metrics = setup.policy.update(learnt, credit.advantage, update_settings(config, update), seed, replay, returns)
-    # ``grad_norm`` is the mean over the steps taken: 0 beside skipped steps says that none was.
-    broken = metrics["skipped_steps"] and not metrics["grad_norm"]
-    return Lesson(credit.diagnostics, metrics, "no optimiser step had a finite loss and gradient." if broken else "")
+    broken = "no optimiser step had a finite loss and gradient." if _moved_nothing(metrics) else ""
+    return Lesson(credit.diagnostics, metrics, broken)
+
+
+def _moved_nothing(metrics: Mapping[str, float]) -> bool:
+    """Whether every optimiser step was skipped: ``grad_norm`` is the mean over those taken, 0 where none was."""
+    return metrics["skipped_steps"] > 0 and not metrics["grad_norm"]
 
 
 def _update_line(progress: Progress, played: Round, lesson: Lesson) -> dict[str, Any]:
