@@ -16,6 +16,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class StepcreditError(Exception):
@@ -67,6 +71,18 @@ def unknown_name(kind: str, got: str, known: Iterable[str]) -> OptionError:
     rest = f", … ({len(names)} in all)" if len(names) > _LISTED else "."
     hint = f"Did you mean {close[0]!r}?" if close else f"Expected one of: {', '.join(names[:_LISTED])}{rest}"
     return OptionError(f"Unknown {kind} {got!r}. {hint}")
+
+
+def misfit(place: str, got: object, error: ValidationError) -> OptionError:
+    """The error for a value that its annotation refuses: ``PLACE: got …; input should be ….``
+
+    Args:
+        place: which option or key, as the message begins.
+        got: the value.
+        error: pydantic's; its first complaint is the reason.
+    """
+    reason = error.errors()[0]["msg"]
+    return OptionError(f"{place}: got {got!r}; {reason[:1].lower()}{reason[1:]}.")
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:

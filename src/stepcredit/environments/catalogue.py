@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.core.errors import OptionError, misfit, unknown_name
 from stepcredit.environments.protocol import Task, TaskSuite
 
 
@@ -49,10 +49,7 @@ class Option:
         try:
             return TypeAdapter(self.annotation).validate_python(value)
         except ValidationError as error:
-            expected = error.errors()[0]["msg"]
-            raise OptionError(
-                f"Environment option {self.name!r}: got {value!r}; {expected[:1].lower()}{expected[1:]}."
-            ) from None
+            raise misfit(f"Environment option {self.name!r}", value, error) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from stepcredit.core.errors import InputError, OptionError, unknown_name
+from stepcredit.core.errors import InputError, OptionError, misfit, unknown_name
 from stepcredit.credit.catalogue import parse_options
 from stepcredit.environments.catalogue import find_environment
 from stepcredit.policy.model_options import ModelOptions
@@ -151,7 +151,7 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise OptionError(f"Recipe key {key!r}: got {first['input']!r}; {_lower(first['msg'])}.") from None
+        raise misfit(f"Recipe key {key!r}", first["input"], error) from None
     find_environment(config.environment)
     method_options(config)
     if (config_objective(config).value_coef > 0) != (config.method == "gae"):
@@ -224,10 +224,5 @@ def _check_fields(kind: str, owner: type[Any], fields: Collection[str], values: 
         try:
             checked[name] = TypeAdapter(hints[name]).validate_python(value)
         except ValidationError as error:
-            reason = _lower(error.errors()[0]["msg"])
-            raise OptionError(f"{kind.capitalize()} option {name!r}: got {value!r}; {reason}.") from None
+            raise misfit(f"{kind.capitalize()} option {name!r}", value, error) from None
     return checked
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.core.errors import misfit, unknown_name
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -56,7 +56,4 @@ def environment_settings(values: Mapping[str, Any]) -> EnvironmentSettings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"]
-        raise OptionError(
-            f"data.stepcredit.{key}: got {first['input']!r}; {message[:1].lower()}{message[1:]}."
-        ) from None
+        raise misfit(f"data.stepcredit.{key}", first["input"], error) from None
