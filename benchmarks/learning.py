@@ -45,10 +45,10 @@ from stepcredit.core.turns import Turns
 from stepcredit.credit.catalogue import assign
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.protocol import TaskSuite
-from stepcredit.evaluation.evaluate import OVERALL, evaluate
 from stepcredit.evaluation.fidelity_states import TrueStates
 from stepcredit.evaluation.intervals import cluster_bootstrap
 from stepcredit.policy.settings import UpdateSettings
+from stepcredit.rollouts.collect import collect
 from stepcredit.training.build import Learner, build_policy, imitate_settings
 from stepcredit.training.config import TrainConfig, config_objective, make_config, method_options
 from stepcredit.training.demonstrations import NOISE, choose_demonstrated, demonstrate
@@ -156,8 +156,8 @@ _TINY = {
     "imitation_learning_rate": 3e-3,
 }
 SCALES = {
-    "linear": Scale(_LINEAR, tasks=8, group=8, turns=60_000, games=120, rates=(0.02, 0.01)),
-    "tiny": Scale(_TINY, tasks=8, group=8, turns=60_000, games=120, rates=(5e-4, 2e-4)),
+    "linear": Scale(_LINEAR, tasks=8, group=8, turns=60_000, games=60, rates=(0.02, 0.01)),
+    "tiny": Scale(_TINY, tasks=8, group=8, turns=24_000, games=60, rates=(1e-3, 5e-4)),
 }
 _BRIEF = {**_TINY, "demonstrations": {"pick": 8}, "imitation_epochs": 1}
 SMOKE = {
@@ -257,15 +257,16 @@ def _initial_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Lear
 
 
 def _success(policy: Learner, suite: TaskSuite, games: Sequence[Any], config: TrainConfig) -> float:
-    found = evaluate(
+    played = collect(
         policy,
         suite,
         games,
+        group_size=1,
         horizon=config.horizon,
         seed=(config.seed, Stream.EVALUATION),
         temperature=config.eval_temperature,
     )
-    return found.families[OVERALL].success.mean
+    return sum(rollout.episode.success for rollout in played.rollouts) / len(games)
 
 
 def read_runs(path: Path, scale: Scale) -> list[dict[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.policy.settings import UpdateSettings
@@ -55,14 +55,14 @@ def make_policy(tiny_folder: Path) -> MakePolicy:
 
 
 def make_double(module: nn.Module) -> None:
-    """Float64 throughout; transformers' norm would round to float32 on the way."""
+    """Float64 throughout; the norms of transformers would round to float32 on the way."""
     module.double()
     for part in module.modules():
-        if isinstance(part, LlamaRMSNorm):
+        if hasattr(part, "variance_epsilon"):
             part.forward = partial(_plain_norm, part)
 
 
-def _plain_norm(norm: LlamaRMSNorm, hidden: Tensor) -> Tensor:
+def _plain_norm(norm: Any, hidden: Tensor) -> Tensor:
     return norm.weight * hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon)
 
 

@@ -58,10 +58,15 @@ def whole_logits(model: PackedModel, tokens: Sequence[int]) -> Tensor:
         return model.logits(ids, torch.arange(len(ids)), Segments([len(ids)]))[-1]
 
 
+@pytest.mark.parametrize("light", [0, 1 << 20])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_growing_rows_equal_whole_sequences(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows grow by random amounts, leave and are replaced; every chunk's logits are those of the whole sequence."""
+def test_growing_rows_equal_whole_sequences(family: str, light: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows grow by random amounts, leave and are replaced; every chunk's logits are those of the whole sequence.
+
+    Whether rows that ask for one token each are attended one by one or as a batch.
+    """
     monkeypatch.setattr(cache_module, "_COLUMNS", 8)
+    monkeypatch.setattr(cache_module, "_LIGHT", light)
     model = make(*FAMILIES[family])
     rng = np.random.default_rng(0)
     cache = RaggedCache()
@@ -88,9 +93,11 @@ def test_growing_rows_equal_whole_sequences(family: str, monkeypatch: pytest.Mon
             del history[gone]
 
 
+@pytest.mark.parametrize("light", [0, 1 << 20])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_equal_rows_are_computed_once(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_rows_are_computed_once(family: str, light: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of three that often say the same after the same, begin at different times and lose members."""
+    monkeypatch.setattr(cache_module, "_LIGHT", light)
     monkeypatch.setattr(cache_module, "_LEAST_SHARED", 2)
     model = make(*FAMILIES[family])
     rng = np.random.default_rng(1)

@@ -145,10 +145,24 @@ def test_the_fused_kernel_of_gpus_gives_the_same() -> None:
     torch.manual_seed(0)
     query = torch.randn(1, 4, size, 16, dtype=torch.float64)
     key, value = torch.randn(2, 1, 2, size, 16, dtype=torch.float64)
+    places = torch.tensor([1, 2, size - 1])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
         got = packed.layout.attend_fused(flex_attention, query, key, value, None)
+        some = packed.layout.attend_fused(flex_attention, query[:, :, places], key, value, None, places)
     assert torch.allclose(got, packed.layout.attend(0, query, key, value, None), rtol=1e-9, atol=1e-9)
+    assert torch.allclose(some, got[:, places], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("block", [2, 256])
+@pytest.mark.parametrize("places", [[0], [1, 2, 6, 7], [3], [0, 1, 2, 3, 4, 5, 6, 7, 8]])
+def test_some_places_ask_as_they_do_among_all(monkeypatch: pytest.MonkeyPatch, block: int, places: list[int]) -> None:
+    monkeypatch.setattr(attention, "_BLOCK", block)
+    packed = pack(ordered(TREE))
+    query, key, value = torch.randn(3, 1, 2, len(packed.tokens), 8, dtype=torch.float64)
+    whole = packed.layout.attend(0, query, key, value, None)
+    got = packed.layout.attend(0, query[:, :, places], key, value, None, torch.tensor(places))
+    assert torch.allclose(got, whole[:, places], rtol=1e-12, atol=1e-12)
 
 
 def test_nothing_shared_gathers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

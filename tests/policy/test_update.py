@@ -197,11 +197,11 @@ def test_loss_reads_logits_of_response_tokens_only(make_policy: MakePolicy, suit
     everywhere: list[Tensor] = []
     plain = policy.model.hidden
 
-    def keep_all(tokens: Tensor, positions: Tensor, layout: Segments) -> Tensor:
+    def keep_all(tokens: Tensor, positions: Tensor, layout: Segments, select: Tensor) -> Tensor:
         hidden = plain(tokens, positions, layout)
         hidden.retain_grad()
         everywhere.append(hidden)
-        return hidden
+        return hidden[select]
 
     policy.model.hidden = keep_all  # type: ignore[assignment, method-assign]
     backward_policy(policy.model, sequences, advantage, Objective(entropy_coef=0.1), micro_batch_tokens=1 << 20)

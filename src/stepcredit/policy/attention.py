@@ -10,17 +10,23 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from stepcredit.core.credit import IntArray
+
 IMPLEMENTATION = "stepcredit"
 """Name of the attention function in transformers' registry."""
 
 Run = tuple[int, int]
 """Places start … stop − 1 of a packed row."""
+
+Asking = range | IntArray
+"""Ascending places of a sequence whose tokens ask: a stretch of it, or some."""
 
 _BLOCK = 256
 """Queries of a forked sequence attended at once, so that no mask has more rows."""
@@ -29,8 +35,19 @@ _BLOCK = 256
 class Layout(Protocol):
     """Which tokens of a packed row see which others."""
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """Output ``[1, T, heads, D]`` from query ``[1, heads, T, D]``, key and value ``[1, groups, T, D]``."""
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """Output ``[1, M, heads, D]`` from query ``[1, heads, M, D]``, key and value ``[1, groups, T, D]``.
+
+        ``places`` ``[M]``, ascending, says which tokens of the row ask; None for all ``T``.
+        """
         ...
 
 
@@ -76,43 +93,66 @@ class Segments:
         self._lengths = list(lengths)
         self._prefixes = list(prefixes) or [()] * len(self._lengths)
         self._masks = CausalMasks()
-        self._block_mask: BlockMask | None = None
+        self._block_masks: dict[bool, BlockMask] = {}
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        places: Tensor | None = None,
+    ) -> Tensor:
         """One attention a sequence; splitting (not slicing) keeps the backward pass linear in T.
 
         On a GPU, one FlexAttention kernel that skips the blocks nobody sees.
         """
         del layer
         if query.is_cuda:
-            return self.attend_fused(_compiled_flex(), query, key, value, scale)
+            return self.attend_fused(_compiled_flex(), query, key, value, scale, places)
         grouped = query.shape[1] != key.shape[1]
-        parts = zip(*(torch.split(tensor, self._lengths, dim=2) for tensor in (query, key, value)), strict=True)
-        paths = self._forked_paths()
+        asking = self._asking(places)
+        queries = torch.split(query, [len(own) for own in asking], dim=2)
+        parts = zip(*(torch.split(tensor, self._lengths, dim=2) for tensor in (key, value)), strict=True)
+        paths = self._forked_paths(asking)
         keys, values = iter(_gather(key, paths)), iter(_gather(value, paths))
         outputs = []
-        for (q, k, v), length, prefix in zip(parts, self._lengths, self._prefixes, strict=True):
-            if length and prefix:
-                outputs += self._attend_after(q, next(keys), next(values), scale, grouped)
-            elif length:
+        for q, (k, v), own, prefix in zip(queries, parts, asking, self._prefixes, strict=True):
+            if not len(own):
+                continue
+            if prefix:
+                k, v = next(keys), next(values)
+            if prefix or places is not None:
+                outputs += self._attend_after(q, k, v, own, scale, grouped)
+            else:
                 outputs.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped))
         return torch.cat(outputs, dim=2).transpose(1, 2)
 
     def attend_fused(
-        self, flex: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, scale: float | None
+        self,
+        flex: Callable[..., Any],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        places: Tensor | None = None,
     ) -> Tensor:
         """The same by ``flex``, one ``flex_attention`` over the whole row."""
-        if self._block_mask is None:
+        mask = self._block_masks.get(places is None)
+        if mask is None:
             ends = self.ends().to(query.device)
+            asking = torch.arange(len(ends)) if places is None else places
+            at = asking.to(query.device)
 
             def sees(batch: Tensor, head: Tensor, seeing: Tensor, seen: Tensor) -> Tensor:
                 del batch, head
-                return (seen <= seeing) & (seeing < ends[seen])
+                return (seen <= at[seeing]) & (at[seeing] < ends[seen])
 
-            size = len(ends)
-            self._block_mask = create_block_mask(sees, None, None, size, size, device=str(query.device))
+            mask = create_block_mask(sees, None, None, len(at), len(ends), device=str(query.device))
+            self._block_masks[places is None] = mask
         grouped = query.shape[1] != key.shape[1]
-        output: Tensor = flex(query, key, value, block_mask=self._block_mask, scale=scale, enable_gqa=grouped)
+        output: Tensor = flex(query, key, value, block_mask=mask, scale=scale, enable_gqa=grouped)
         return output.transpose(1, 2)
 
     def ends(self) -> Tensor:
@@ -125,29 +165,41 @@ class Segments:
                 ends[first:last] = stop
         return ends
 
+    def _asking(self, places: Tensor | None) -> list[Asking]:
+        """For each sequence, which of the tokens it adds ask, counted from where the sequence begins."""
+        past = [sum(stop - start for start, stop in prefix) for prefix in self._prefixes]
+        if places is None:
+            return [range(start, start + length) for start, length in zip(past, self._lengths, strict=True)]
+        stops, asked = np.cumsum(self._lengths), places.cpu().numpy()
+        parts = np.split(asked, np.searchsorted(asked, stops[:-1]))
+        return [part + (start - first) for part, start, first in zip(parts, past, stops - self._lengths, strict=True)]
+
     def _attend_after(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, grouped: bool
+        self, query: Tensor, key: Tensor, value: Tensor, at: Asking, scale: float | None, grouped: bool
     ) -> list[Tensor]:
-        """Causal attention of the last tokens of a sequence to all of it, in blocks of queries."""
-        past = key.shape[2] - query.shape[2]
+        """Causal attention of tokens at the places ``at`` of a sequence to all of it, in blocks of queries."""
         outputs = []
-        for part in torch.split(query, _BLOCK, dim=2):
-            seen = past + part.shape[2]
-            mask = self._masks.of(past, part.shape[2], part)
+        for start in range(0, len(at), _BLOCK):
+            part, asking = query[:, :, start : start + _BLOCK], at[start : start + _BLOCK]
+            seen = int(asking[-1]) + 1
+            if isinstance(asking, range):
+                mask = self._masks.of(asking[0], len(asking), part)
+            else:
+                hidden = torch.arange(seen) > torch.from_numpy(asking)[:, None]
+                mask = part.new_zeros(len(asking), seen).masked_fill_(hidden.to(part.device), -torch.inf)
             keys, values = key[:, :, :seen], value[:, :, :seen]
             outputs.append(
                 scaled_dot_product_attention(part, keys, values, attn_mask=mask, scale=scale, enable_gqa=grouped)
             )
-            past = seen
         return outputs
 
-    def _forked_paths(self) -> list[list[Run]]:
-        """All runs of every sequence that begins elsewhere and adds something, its own run last."""
+    def _forked_paths(self, asking: Sequence[Asking]) -> list[list[Run]]:
+        """All runs of every sequence that begins elsewhere and asks something, its own run last."""
         paths: list[list[Run]] = []
         stop = 0
-        for length, prefix in zip(self._lengths, self._prefixes, strict=True):
+        for length, own, prefix in zip(self._lengths, asking, self._prefixes, strict=True):
             stop += length
-            if length and prefix:
+            if len(own) and prefix:
                 paths.append([*prefix, (stop - length, stop)])
         return paths
 

@@ -44,14 +44,17 @@ def read_responses(model: PackedModel, sequences: Sequence[PolicySequence]) -> R
     """
     packed = pack(sequences)
     place = np.concatenate([path[sequence.place] for path, sequence in zip(packed.where, sequences, strict=True)])
-    hidden = model.hidden(packed.tokens, packed.positions, packed.layout)
-    device = hidden.device
+    begins = np.flatnonzero(np.diff(np.concatenate([sequence.turn for sequence in sequences]), prepend=-1))
     count = np.concatenate([sequence.allowed_count for sequence in sequences])
     target = np.concatenate([sequence.target for sequence in sequences])
     temperature = np.concatenate([sequence.temperature for sequence in sequences])
     (drawn,) = np.nonzero(count != 1)
+    wanted, found = np.unique(place[np.concatenate([drawn, begins])], return_inverse=True)
+    hidden = model.hidden(packed.tokens, packed.positions, packed.layout, torch.from_numpy(wanted))
+    place, state = found[: len(drawn)], found[len(drawn) :]
+    device = hidden.device
     degrees, degree = np.unique(temperature[drawn], return_inverse=True)
-    kinds, row = np.unique(place[drawn].astype(np.int64) * len(degrees) + degree, return_inverse=True)
+    kinds, row = np.unique(place.astype(np.int64) * len(degrees) + degree, return_inverse=True)
     logits = model.head(hidden[torch.from_numpy(kinds // max(len(degrees), 1)).to(device)])
     scores = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     at, heat, column = torch.from_numpy(row), degrees[kinds % max(len(degrees), 1)], torch.from_numpy(target[drawn])
@@ -67,11 +70,10 @@ def read_responses(model: PackedModel, sequences: Sequence[PolicySequence]) -> R
     )
     where = (torch.from_numpy(drawn).to(device),)
     zeros = torch.zeros(len(count), dtype=scores.dtype, device=device)
-    begins = np.flatnonzero(np.diff(np.concatenate([sequence.turn for sequence in sequences]), prepend=-1))
     return Reading(
         logprob=zeros.index_put(where, logprob),
         entropy=zeros.index_put(where, entropy),
-        state=hidden[torch.from_numpy(place[begins]).long().to(device)],
+        state=hidden[torch.from_numpy(state).to(device)],
     )
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,6 +95,20 @@ class Memory:
             self.done = " ".join(sorted({*self.done.split(), verb}))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A command as a situation sees it; one object for each, compared by identity, which costs no hashing of words.
+
+    Attributes:
+        verb, nouns: of the command.
+        in_sight: whether the observation names each noun.
+    """
+
+    verb: str
+    nouns: tuple[str, ...]
+    in_sight: tuple[bool, ...]
+
+
 class FeatureHasher:
     """Turns commands in a situation into indices below ``size``; every feature has the value 1.
 
@@ -104,8 +118,10 @@ class FeatureHasher:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._by_sight = lru_cache(maxsize=100_000)(self._describe_sight)
-        self._by_situation = lru_cache(maxsize=100_000)(self._describe_situation)
+        # By observation, then by command: its shape there, and the features that depend on nothing else.
+        self._by_sight: Callable[[str], dict[str, tuple[Shape, IntArray]]] = _tables()
+        self._by_situation: Callable[[Situation], dict[tuple[Shape, int, bool], IntArray]] = _tables()
+        self._shape = lru_cache(maxsize=100_000)(Shape)
         self._hashed = lru_cache(maxsize=200_000)(self._hash)
 
     def describe(
@@ -113,30 +129,29 @@ class FeatureHasher:
     ) -> tuple[IntArray, IntArray]:
         """Features of all commands one after the other, ``[F]`` indices, and how many each command has, ``[C]``."""
         situation = Situation(goal, memory.held, memory.done, min(memory.released, _MANY))
+        by_sight, by_situation = self._by_sight(observation), self._by_situation(situation)
         rows: list[IntArray] = []
         lengths: list[int] = []
         for command in admissible:
-            in_sight, by_sight = self._by_sight(command, observation)
-            tried = min(memory.tried[command], _MANY), (observation, command) in memory.tried_here
-            by_situation = self._by_situation(*verb_and_nouns(command), in_sight, situation, tried)
-            rows += (by_sight, by_situation)
-            lengths.append(len(by_sight) + len(by_situation))
+            sight = by_sight.get(command)
+            if sight is None:
+                sight = by_sight[command] = self._describe_sight(command, observation)
+            # Asked with ``get``, since a Counter's own default is a call in Python.
+            key = sight[0], min(memory.tried.get(command, 0), _MANY), (observation, command) in memory.tried_here
+            own = by_situation.get(key)
+            if own is None:
+                own = by_situation[key] = self._describe_situation(key[0], situation, key[1:])
+            rows += (sight[1], own)
+            lengths.append(len(sight[1]) + len(own))
         return np.concatenate(rows), np.array(lengths, dtype=np.int32)
 
-    def _describe_sight(self, command: str, observation: str) -> tuple[tuple[bool, ...], IntArray]:
+    def _describe_sight(self, command: str, observation: str) -> tuple[Shape, IntArray]:
         """Which of the command's nouns are in sight, and its verb with every word in sight."""
         verb, nouns = verb_and_nouns(command)
         seen = content_words(observation)
-        return tuple(noun in seen for noun in nouns), self._hashed("sight", verb, seen)
+        return self._shape(verb, nouns, tuple(noun in seen for noun in nouns)), self._hashed("sight", verb, seen)
 
-    def _describe_situation(
-        self,
-        verb: str,
-        nouns: tuple[str, ...],
-        in_sight: tuple[bool, ...],
-        situation: Situation,
-        tried: tuple[int, bool],
-    ) -> IntArray:
+    def _describe_situation(self, shape: Shape, situation: Situation, tried: tuple[int, bool]) -> IntArray:
         """Three descriptions, from fine to coarse, so that what is learnt in one case helps in others.
 
         1. The verb, how each noun relates to the goal, to what is in sight and to what is held, what was done and
@@ -144,9 +159,12 @@ class FeatureHasher:
         2. Verb and nouns with whether the held thing is wanted; alone and with every word of the goal.
         3. As 1, without the verb: whether the goal names it, and whether it only looks around.
         """
+        verb, nouns = shape.verb, shape.nouns
         goal = content_words(situation.goal)
         held = situation.held and ("wanted" if situation.held in goal else "unwanted")
-        match = tuple((noun in goal, seen, noun == situation.held) for noun, seen in zip(nouns, in_sight, strict=True))
+        match = tuple(
+            (noun in goal, seen, noun == situation.held) for noun, seen in zip(nouns, shape.in_sight, strict=True)
+        )
         fine = f"{verb} {match} {held} {situation.done} {situation.released} {tried}"
         coarse = f"{verb in goal} {verb in _LOOKING} {match} {bool(held)} {bool(situation.done)} {tried}"
         return np.concatenate(
@@ -161,3 +179,8 @@ class FeatureHasher:
         """A text alone, and together with every word."""
         texts = [f"{kind}\0{text}", *(f"{kind}\0{text}\0{word}" for word in words)]
         return np.array([zlib.crc32(one.encode()) & (self._size - 1) for one in texts], dtype=np.int32)
+
+
+def _tables() -> Callable[[Any], dict[Any, Any]]:
+    """An empty dictionary for every new key; those asked for last are kept."""
+    return lru_cache(maxsize=20_000)(lambda key: {})

@@ -13,12 +13,15 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from stepcredit.core.errors import OptionError
 from stepcredit.policy.adapters import share_frozen
 from stepcredit.policy.attention import IMPLEMENTATION, Layout, Segments
+from stepcredit.policy.last_layer import Selected, narrow_last_layer
 from stepcredit.policy.workers import Workers
 
 OWN_ATTENTION = "sdpa"
 """Attention of a model that does not run on packed rows yet."""
 _EQUAL, _ROUNDING = 1e-3, 0.1
 """Distance that logits may have from a model's own, as a share of their length: with whole and with half precision."""
+_FEW = 0.75
+"""The last layer is narrowed to the selected places where they are fewer than this share: it costs a second call."""
 _ENDLESS = 1 << 30
 """Tokens that a model without a limit on positions is said to hold."""
 
@@ -71,6 +74,7 @@ class PackedModel:
         self.gradient_checkpointing = gradient_checkpointing
         if gradient_checkpointing:
             _recompute_layers(model)
+        self._narrows = False
         self._check(own)
 
     def logits(self, tokens: Tensor, positions: Tensor, layout: Layout, select: Tensor | None = None) -> Tensor:
@@ -82,21 +86,24 @@ class PackedModel:
             layout: which token sees which.
             select: ``[M]`` places whose successor is asked for; None for all ``T``.
         """
-        hidden = self.hidden(tokens, positions, layout)
-        logits: Tensor = self.head(hidden if select is None else hidden[select.to(self.device)])
+        logits: Tensor = self.head(self.hidden(tokens, positions, layout, select))
         return logits
 
-    def hidden(self, tokens: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """What the output layer reads at every place, ``[T, width]``; arguments as in ``logits``."""
+    def hidden(self, tokens: Tensor, positions: Tensor, layout: Layout, select: Tensor | None = None) -> Tensor:
+        """What the output layer reads, ``[M, width]``; arguments as in ``logits``."""
         half = self.dtype == torch.bfloat16
+        layout = _Alike(layout, self.dtype) if half else layout
+        select = torch.arange(len(tokens)) if select is None else select
+        wanted, own = torch.unique(select, return_inverse=True)
+        narrow = self._narrows and len(wanted) < _FEW * len(tokens)
         with torch.autocast(self.device.type, self.dtype) if half else nullcontext():
             states: Tensor = self._body(
                 input_ids=tokens[None].to(self.device),
                 position_ids=positions[None].to(self.device),
                 use_cache=False,
-                layout=_Alike(layout, self.dtype) if half else layout,
+                layout=Selected(layout, wanted) if narrow else layout,
             ).last_hidden_state[0]
-        return states.to(self.head.weight.dtype)
+        return states[(own if narrow else select).to(self.device)].to(self.head.weight.dtype)
 
     def frozen_copy(self) -> PackedModel:
         """The same model with adapters of its own, which shares every frozen weight."""
@@ -126,20 +133,27 @@ class PackedModel:
         Raises:
             OptionError: they differ.
         """
-        tokens = _probe_tokens(self.module)
-        packed = None
-        asked, self.dtype = self.dtype, self.head.weight.dtype
-        try:
-            with torch.no_grad():
-                packed = self.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]))
-        except (TypeError, AttributeError, AssertionError):
-            pass  # an architecture that does not hand the layout through
-        self.dtype = asked
-        if packed is None or _distance(packed.float(), own.float()) > (_ROUNDING if own.dtype.itemsize < 4 else _EQUAL):
+        if not self._equals(own):
             raise OptionError(
                 f"{type(self.module).__name__} cannot run on packed rows; "
                 f"choose a model with plain causal attention in every layer, such as Llama, Qwen 2 or Qwen 3."
             )
+        self._narrows = narrow_last_layer(self.module)
+        self._narrows = self._narrows and self._equals(own, torch.tensor([3, 7, 8]))
+
+    def _equals(self, own: Tensor, select: Tensor | None = None) -> bool:
+        """Whether the logits at some places are the model's own."""
+        tokens = _probe_tokens(self.module)
+        asked, self.dtype = self.dtype, self.head.weight.dtype
+        try:
+            with torch.no_grad():
+                packed = self.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]), select)
+        except (TypeError, AttributeError, AssertionError, RuntimeError):
+            return False  # an architecture that does not hand the layout through
+        finally:
+            self.dtype = asked
+        own = own if select is None else own[select]
+        return _distance(packed.float(), own.float()) <= (_ROUNDING if own.dtype.itemsize < 4 else _EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +163,17 @@ class _Alike:
     layout: Layout
     dtype: torch.dtype
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        return self.layout.attend(layer, query.to(self.dtype), key.to(self.dtype), value.to(self.dtype), scale)
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float | None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        query, key, value = (tensor.to(self.dtype) for tensor in (query, key, value))
+        return self.layout.attend(layer, query, key, value, scale, places)
 
 
 def _distance(one: Tensor, other: Tensor) -> float:
