@@ -41,13 +41,17 @@ LEARNING_RATE = 1e-6
 
 
 def measured(update: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Peak memory of the first update above what was there before, MB, and CPU seconds of the fastest of the others."""
+    """Peak memory of the first update above what was there before, MB, and CPU seconds of the fastest of the others.
+
+    Without repetitions the first one counts, which costs a model of a minute an update little.
+    """
     status = Path("/proc/self/status")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _status(status, "VmRSS")
+    started = time.process_time()
     update()
+    seconds = math.inf if repeats else time.process_time() - started
     memory = (_status(status, "VmHWM") - before) / 1e3
-    seconds = math.inf
     for _ in range(repeats):
         started = time.process_time()
         update()
@@ -176,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, help="model folder")
     parser.add_argument("--turns", type=int, default=10, help="turns an episode may take")
-    parser.add_argument("--repeats", type=int, default=3, help="measured repetitions; the fastest counts")
+    parser.add_argument("--repeats", type=int, default=3, help="repetitions; the fastest counts, the first update if 0")
     parser.add_argument("--batch", nargs="+", choices=BATCHES, default=list(BATCHES), help="which batches")
     parser.add_argument("--trl", type=Path, default=HERE.parent / ".venv-trl/bin/python", help="interpreter with TRL")
     parser.add_argument("--variant", choices=VARIANTS, help="measure this one here and print its figures")

@@ -132,6 +132,16 @@ def test_tables_for_people(runs: list[Path], capsys: pytest.CaptureFixture[str])
     assert "Evaluation folder: evaluations/seed-0-plain-custom-valid_seen-" in shown.err
 
 
+def test_an_interval_without_width_is_not_passed_off_as_certainty(
+    runs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    hopeless = ["evaluate", str(runs[0]), *FEW, "--horizon", "1"]
+    assert run_cli(hopeless) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "0.0% [0.0%, 0.0%]" in shown
+    assert "All tasks ended alike, so the interval has no width; of other tasks up to 70.8% may end" in shown
+
+
 def test_killed_it_continues_to_the_same_bytes(runs: list[Path], tmp_path: Path) -> None:
     arguments = ["evaluate", str(runs[0]), "--tasks", "6", "--episodes-per-task", "24", "--horizon", "5"]
     assert run_cli([*arguments, "--out", str(tmp_path / "whole")]) == 0

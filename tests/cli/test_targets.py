@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepcredit.cli.targets import build_agent, find_target, identify
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import CheckpointError, OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.evaluation.agents import play_tasks
 from stepcredit.evaluation.protocols import find_protocol
@@ -15,6 +15,7 @@ from stepcredit.evaluation.results import OVERALL, summarize
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.policy.endpoint_policy import EndpointPolicy
 from stepcredit.rollouts.react import VERBATIM, ReActPolicy
+from stepcredit.training.run_folder import RunFolder
 
 PROTOCOL = find_protocol("gaca", "household").replaced(horizon=2, response_tokens=3)
 
@@ -89,6 +90,13 @@ def test_what_tells_agents_apart(tmp_path: Path) -> None:
     served = identify(find_target("m", {}, endpoint=ChatEndpoint("http://host/v1/", "m")), "plain")
     assert (served["name"], served["endpoint"]) == ("m", "http://host/v1")
     assert "weights" not in served
+
+
+def test_a_run_without_a_checkpoint_is_no_model(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        run.write_config({"model": "linear"})
+    with pytest.raises(CheckpointError, match="has no checkpoint yet; let it train for a while"):
+        find_target(str(tmp_path), {})
 
 
 def test_the_linear_policy_has_no_words(suite: ChainSuite, scratch: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.cli import main
+from stepcredit.core.errors import EnvironmentFaultError, OptionError, unknown_name
 from stepcredit.environments.catalogue import ENVIRONMENTS, find_environment, make_suite
 from stepcredit.environments.check import Report, check_suite
 from stepcredit.environments.list_suite import ListSuite
@@ -388,6 +389,7 @@ def test_the_page_shows_the_example_as_it_is() -> None:
         ("mine:NUMBER", "'mine:NUMBER' is a int; expected MODULE:CLASS"),
         ("mine:Untyped", "Option 'size' of 'mine:Untyped' has no type; annotate it"),
         ("broken:Suite", "Cannot load 'broken:Suite': SyntaxError: "),
+        ("mine:Raising", "Cannot make 'mine:Raising': RuntimeError: no such game."),
     ],
 )
 def test_what_is_no_suite_is_one_sentence(
@@ -401,9 +403,12 @@ def test_what_is_no_suite_is_one_sentence(
         "NUMBER = 3\n"
         "class Task:\n    def __init__(self, task): ...\n"
         "class Untyped:\n    def __init__(self, *, size=3): ...\n"
+        "class Raising:\n    def __init__(self): raise RuntimeError('no such game')\n"
     )
-    with pytest.raises(OptionError, match=re.escape(message)):
+    with pytest.raises((OptionError, EnvironmentFaultError), match=re.escape(message)):
         make_suite(target)
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "--environment", target, "--model", "linear", "--out", str(tmp_path / "run")])
 
 
 @pytest.mark.parametrize("limits", [{"tasks": 0}, {"steps": -1}])

@@ -16,7 +16,7 @@ from stepcredit.environments.chain import ChainEnvironment, ChainSuite
 from stepcredit.environments.protocol import Task
 from stepcredit.evaluation import folder as module
 from stepcredit.evaluation.agents import Agent
-from stepcredit.evaluation.folder import EvaluationResult, Plan, differing, load_evaluation, run_evaluation
+from stepcredit.evaluation.folder import EvaluationResult, Plan, load_evaluation, run_evaluation
 from stepcredit.evaluation.results import OVERALL
 from stepcredit.rollouts.types import Request, Response
 
@@ -220,7 +220,7 @@ def test_a_batch_that_mostly_fails_is_no_result(tmp_path: Path, monkeypatch: pyt
         EnvironmentFaultError, match=r"16 of 16 episodes ended in an error.*The first: response: status 503\."
     ):
         run(suite, tmp_path / "e", Speaker(lambda _: Response("", (), 0.0, failure="status 503")), plan=plan)
-    assert not list((tmp_path / "e" / "parts").iterdir())
+    assert not (tmp_path / "e" / "parts").exists()
     # Half of a batch in error is data; so is a short batch that fails as a whole.
     half = run(suite, tmp_path / "half", said, plan=plan)
     assert half.families[OVERALL].errors == 8 + 2
@@ -246,6 +246,12 @@ def test_a_folder_with_other_things_is_left_alone(suite: ChainSuite, tmp_path: P
     assert sorted(files(tmp_path)) == ["notes.txt"]
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_that_no_generator_takes_are_refused(seed: int) -> None:
+    with pytest.raises(OptionError, match=f"first seed is {seed}; expected a number from 0 to 4294967295"):
+        Plan("chain", {}, "test", ["test/0"], seed, chain_protocol())
+
+
 def test_no_tasks_are_refused(suite: ChainSuite, tmp_path: Path) -> None:
     plan = Plan("chain", {}, "test", [], 0, chain_protocol())
     with pytest.raises(OptionError, match="the list of tasks is empty"):
@@ -253,22 +259,12 @@ def test_no_tasks_are_refused(suite: ChainSuite, tmp_path: Path) -> None:
     assert not (tmp_path / "e").exists()
 
 
-@pytest.mark.parametrize(("text", "message"), [(None, "holds no evaluation"), ("{", "Cannot read"), ("[]", "no JSON")])
+@pytest.mark.parametrize(("text", "message"), [(None, "holds no evaluation"), ("{", "is not JSON"), ("[]", "no JSON")])
 def test_folders_that_cannot_be_read(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "evaluation.json").write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         load_evaluation(tmp_path)
-
-
-def test_the_first_difference_of_two_trees() -> None:
-    assert differing({"a": {"b": [1]}}, {"a": {"b": [1]}}) is None
-    assert differing({"a": {"b": 1}}, {"a": {"b": 2}}) == "a.b is 1 in one and 2 in the other"
-    assert differing({"a": 1}, {"a": 1, "c": "x"}) == 'c is null in one and "x" in the other'
-    assert differing({"a": {}}, {"a": None}) == "a is {} in one and null in the other"
-    long = differing({"a": "x" * 100}, {"a": 1})
-    assert long is not None
-    assert len(long) < 120
 
 
 def test_two_evaluations_never_write_one_folder(suite: ChainSuite, tmp_path: Path) -> None:
@@ -295,7 +291,7 @@ def test_what_nobody_wrote_is_one_sentence(suite: ChainSuite, tmp_path: Path, he
     run(suite, tmp_path)
     whole = json.loads((tmp_path / "evaluation.json").read_text())
     (tmp_path / "evaluation.json").write_text(json.dumps({**whole, **head} if "plan" in head else head))
-    with pytest.raises(InputError, match=r"as it was written .*; run it again"):
+    with pytest.raises(InputError, match=r"as it was written .*; start it anew"):
         load_evaluation(tmp_path)
 
 
@@ -306,5 +302,14 @@ def test_deep_and_incomplete_files_are_one_sentence(suite: ChainSuite, tmp_path:
     with pytest.raises(InputError, match=f"holds {len(lines) - 1} episodes of {len(lines)}"):
         load_evaluation(tmp_path)
     (tmp_path / "evaluation.json").write_text("[" * 200_000)
-    with pytest.raises(InputError, match="Cannot read"):
+    with pytest.raises(CheckpointError, match="is not JSON"):
         load_evaluation(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"failures": [{"a": 1}]}', '{"failures": 3}'])
+def test_a_broken_part_is_one_sentence(suite: ChainSuite, tmp_path: Path, text: str) -> None:
+    with pytest.raises(Killing):
+        run(suite, tmp_path, Killed(DoorPolicy(0.6), 2))
+    next((tmp_path / "parts").glob("*.json")).write_text(text)
+    with pytest.raises((CheckpointError, InputError), match=r"JSON|as it was written"):
+        run(suite, tmp_path)

@@ -90,6 +90,14 @@ def test_react_shows_its_thoughts_of_the_last_turns() -> None:
     assert "Turn" not in react_message(request, 0)
 
 
+def test_a_turn_without_a_command_is_said_to_be_one() -> None:
+    """An empty line after "did:" would not tell the model that its form was wrong."""
+    request = Request(0, "g", [PastTurn("s", Response("I am ready to help.", (), 0.0), "")], "s", (), 9)
+    assert "Turn 1 did: nothing, because the answer held no command\n" in react_message(request, 1)
+    episode = Episode("t", "t#0", (Turn("s", ""),), "s", success=False)
+    assert "Turn 1 did: nothing, because the answer held no command\n" in reflection_message("g", episode)
+
+
 def test_react_plays_and_is_judged_like_everybody() -> None:
     suite = ChainSuite(length=3, doors=3, count=2)
     speaker = Speaker(knows)

@@ -12,7 +12,7 @@ from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import OptionError
 from stepcredit.environments.chain import ChainSuite
 from stepcredit.evaluation.evaluate import evaluate
-from stepcredit.evaluation.results import NOT_ADMISSIBLE, OVERALL, Outcome, pass_at_k, summarize
+from stepcredit.evaluation.results import NOT_ADMISSIBLE, OVERALL, Outcome, pass_at_k, summarize, unseen_share
 from stepcredit.rollouts.responses import parse_response
 
 from .players import DoorPolicy
@@ -52,6 +52,12 @@ def turn(**values: object) -> Turn:
     extra = {key: value for key, value in values.items() if key in ("invalid", "truncated", "tokens", "response")}
     rest = {key: value for key, value in values.items() if key not in extra}
     return Turn("seen", "go", extra=extra, **rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("tasks", "share"), [(1, 0.975), (2, 0.8418861), (10, 0.3084971), (60, 0.0596295)])
+def test_tasks_that_all_ended_alike_leave_room(tasks: int, share: float) -> None:
+    assert unseen_share(tasks) == pytest.approx(share, abs=1e-7)
+    assert (1 - unseen_share(tasks)) ** tasks == pytest.approx(0.025)
 
 
 def test_outcome_of_an_episode() -> None:

@@ -26,7 +26,7 @@ from stepcredit.report.runs import run_report
 from stepcredit.training.config import make_config
 from stepcredit.training.loop import BROKEN_UPDATES, train
 from stepcredit.training.monitor import Silent
-from stepcredit.training.run_folder import RunFolder
+from stepcredit.training.run_folder import RunFolder, read_progress
 
 SMALL: dict[str, Any] = {
     "model": "linear",
@@ -84,7 +84,7 @@ def infinite_gradient(step: PolicyStep) -> PolicyStep:
 
 def weights_after(run: RunFolder, updates: int) -> np.ndarray[Any, Any]:
     policy = LinearPolicy()
-    policy.load(next(folder for progress, folder in run.saved() if progress.updates == updates))
+    policy.load(next(folder for folder in run.checkpoints() if read_progress(folder).updates == updates))
     return policy.weights
 
 

@@ -96,17 +96,17 @@ def test_broken_checkpoints_are_refused(make_policy: MakePolicy, suite: ChainSui
     train_some(policy, suite, 0)
     policy.save(tmp_path)
     before = weights_of(policy)
-    with pytest.raises(CheckpointError, match="Cannot read the checkpoint"):
+    with pytest.raises(CheckpointError, match=r"Cannot read '.*optimizer\.safetensors"):
         policy.load(tmp_path / "absent")
     weights = tmp_path / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CheckpointError, match="Cannot read the checkpoint"):
+    with pytest.raises(CheckpointError, match=r"Cannot read '.*model\.safetensors"):
         policy.load(tmp_path)
     weights.write_bytes(whole)
     wide = tmp_path / "wide"
     build_tiny_model(wide, chain_texts(suite), ["red door", "blue door"], seed=3, width=48, heads=2)
-    (wide / "optimizer.safetensors").write_bytes((tmp_path / "optimizer.safetensors").read_bytes())
+    (wide / "optimizer.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes())
     with pytest.raises(CheckpointError, match="belongs to another model"):
         policy.load(wide)
     assert all(torch.equal(a, b) for a, b in zip(before, weights_of(policy), strict=True))
@@ -115,6 +115,8 @@ def test_broken_checkpoints_are_refused(make_policy: MakePolicy, suite: ChainSui
 def test_folders_without_model_or_tokenizer_are_refused_in_one_sentence(tiny_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No model folder 'no/such/place'"):
         TransformerPolicy.from_folder("no/such/place", COMPACT)
+    with pytest.raises(InputError, match="is neither a run nor a model folder: config"):
+        TransformerPolicy.from_folder(tmp_path, COMPACT)
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((tiny_folder / name).read_bytes())
     with pytest.raises(InputError, match="No tokenizer") as caught:
@@ -127,6 +129,36 @@ def test_folders_without_model_or_tokenizer_are_refused_in_one_sentence(tiny_fol
     with pytest.raises(InputError, match="No causal language model") as caught:
         TransformerPolicy.from_folder(tmp_path, COMPACT)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "We couldn't connect to 'https://hub' to load the files, and couldn't find them in the cached files.\nTry.",
+        "runs/nine is not a local folder and is not a valid model identifier listed on 'https://hub/models'\nIf this",
+    ],
+)
+def test_a_folder_that_is_not_there_is_not_only_the_hubs_fault(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like a hub's name may be a folder's; the sentence tells of both."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(answer)
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", refuse)
+    with pytest.raises(InputError) as caught:
+        TransformerPolicy.from_folder("runs/nine", COMPACT)
+    reason = answer.split("\n")[0]
+    expected = f"There is no folder 'runs/nine' here, and the hub gave no tokenizer of that name: {reason}"
+    assert str(caught.value) == expected
+
+
+def test_a_reason_of_several_lines_is_told_whole(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("None of these worked: \n(1) one,\n(2) two.\n")
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", refuse)
+    with pytest.raises(InputError, match=r"found in '.*': None of these worked: \(1\) one, \(2\) two\.$"):
+        TransformerPolicy.from_folder(tiny_folder, COMPACT)
 
 
 SCRIPT = """

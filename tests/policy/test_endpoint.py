@@ -129,11 +129,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def _speak(self, text: str, finish_reason: str = "stop") -> None:
-        choice = {
-            "message": {"role": "assistant", "content": text},
-            "finish_reason": finish_reason,
-            "logprobs": {"content": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1}]},
-        }
+        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
         self._send(200, json.dumps({"choices": [choice], "usage": {"completion_tokens": 7}}).encode())
 
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
@@ -169,21 +165,20 @@ def ask(server: Server, *contents: str, complete: dict[str, Any] | None = None, 
 def test_replies_come_in_order_with_what_the_server_says_of_them(server: Server) -> None:
     replies = ask(server, "one", "long", "two")
     assert replies == [
-        Reply("answer to one", False, (-0.5, -1.0), 7),
-        Reply("cut off", True, (-0.5, -1.0), 7),
-        Reply("answer to two", False, (-0.5, -1.0), 7),
+        Reply("answer to one", False, 7),
+        Reply("cut off", True, 7),
+        Reply("answer to two", False, 7),
     ]
 
 
 def test_requests_say_what_was_asked(server: Server) -> None:
-    ask(server, "one", complete={"seed": [5], "logprobs": True})
+    ask(server, "one", complete={"seed": [5]})
     assert server.asked == [
         {
             "model": "some-model",
             "messages": [{"role": "user", "content": "one"}],
             "temperature": 0.4,
             "max_tokens": 16,
-            "logprobs": True,
             "seed": 5,
         }
     ]

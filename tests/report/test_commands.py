@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -156,7 +157,8 @@ def test_watch_ends_with_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run_cli("watch", tmp_path / "run") == 0
     assert "update 3 of 3" in capsys.readouterr().out
     assert run_cli("watch", tmp_path / "nothing") == 2
-    assert run_cli("watch", tmp_path / "run", "--every", "0") == 2
+    for every in ("0", "nan", "inf"):
+        assert run_cli("watch", tmp_path / "run", "--every", every) == 2
 
 
 def test_watch_reads_a_log_that_is_being_written(tmp_path: Path) -> None:
@@ -164,3 +166,44 @@ def test_watch_reads_a_log_that_is_being_written(tmp_path: Path) -> None:
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 9, "kind": "update"})[:12])
     assert not snapshot(run)[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nonsense", "metrics.jsonl:5: expected a JSON object"),
+        ("\0\0\0", "metrics.jsonl:5: expected a JSON object"),
+        ("[1]", "metrics.jsonl:5: expected a JSON object"),
+        ('{"kind": "update"}', "is not as training writes it (KeyError('update'))"),
+        ('{"update": 9}', "is not as training writes it (KeyError('kind'))"),
+    ],
+)
+def test_watch_ends_where_the_log_cannot_be_read(
+    line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the line comes while it is looking."""
+    run = make_run(tmp_path / "run", finished=False)
+    log = run / "metrics.jsonl"
+    assert log.read_text().count("\n") == 4
+
+    def break_it() -> None:
+        with log.open("a") as file:
+            file.write(f"{line}\n")
+
+    later = threading.Timer(0.2, break_it)
+    later.start()
+    assert run_cli("watch", run, "--every", "0.05") == 2
+    later.join()
+    assert message in capsys.readouterr().err
+
+
+def test_watch_ends_where_the_log_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    (run / "metrics.jsonl").unlink()
+    (run / "metrics.jsonl").mkdir()
+    assert run_cli("watch", run) == 2
+    assert "Cannot read" in capsys.readouterr().err
+    (run / "config.json").write_text("{}")
+    (run / "metrics.jsonl").rmdir()
+    assert run_cli("watch", run) == 2
+    assert "is not as training writes it" in capsys.readouterr().err

@@ -150,12 +150,21 @@ def test_a_killed_collection_is_continued_task_by_task(tmp_path: Path) -> None:
 
 def test_a_file_is_continued_with_the_same_settings_only(tmp_path: Path) -> None:
     out = tmp_path / "demos.jsonl"
-    ChatFile(out, {"seed": 0, "env": "chain"})
+    ChatFile(out, {"seed": 0, "env": "chain"}).add("a", [chat("a")], {"success": True})
     with pytest.raises(OptionError, match="begun with another seed, split; repeat that command"):
         ChatFile(out, {"seed": 1, "env": "chain", "split": "test"})
+    assert set(ChatFile(out, {"seed": 0, "env": "chain"}).done) == {"a"}
     (tmp_path / "foreign.jsonl").write_text("{}\n")
     with pytest.raises(OptionError, match="is there already and cannot be continued"):
         ChatFile(tmp_path / "foreign.jsonl", {})
+
+
+def test_a_file_in_which_nothing_was_finished_is_begun_anew(tmp_path: Path) -> None:
+    """A command that was refused or killed before its first task binds nobody."""
+    out = tmp_path / "demos.jsonl"
+    ChatFile(out, {"seed": 0})
+    ChatFile(out, {"seed": 1}).add("a", [chat("a")], {"success": True})
+    assert set(ChatFile(out, {"seed": 1}).done) == {"a"}
 
 
 def test_progress_without_conversations_is_forgotten(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import pytest
@@ -26,9 +26,10 @@ def chats(tasks: int, each: int = 2) -> list[Chat]:
 
 
 class Recorder:
-    """Learns nothing and remembers what it was taught."""
+    """Learns nothing and remembers what it was taught; some steps, by number from 1, break or have nothing to learn."""
 
-    def __init__(self) -> None:
+    def __init__(self, broken: Container[int] = (), empty: Container[int] = ()) -> None:
+        self.broken, self.empty = broken, empty
         self.seen: list[tuple[list[str], float]] = []
         self.measured: list[list[str]] = []
 
@@ -39,7 +40,10 @@ class Recorder:
         assert settings.minibatch == len(rollouts)
         assert settings.observation_weight == 0.0
         self.seen.append(([one.episode.episode for one in rollouts], settings.lr))
-        return {"response_nll": float(len(self.seen)), "skipped_steps": 1.0}
+        nothing = {"response_nll": 0.0, "tokens": float(len(self.seen) not in self.empty), "skipped_steps": 0.0}
+        if len(self.seen) in self.broken:
+            return {**nothing, "skipped_steps": 1.0}
+        return nothing if not nothing["tokens"] else {**nothing, "response_nll": float(len(self.seen))}
 
     def response_nll(self, rollouts: Sequence[Rollout], weight: FloatArray) -> float:
         self.measured.append([one.episode.episode for one in rollouts])
@@ -81,8 +85,18 @@ def test_every_conversation_is_learnt_once_an_epoch() -> None:
     assert pupil.measured == [[chat.id for chat in held]] * 3
     assert lines == [
         {"epoch": 0, "steps": 0, "held_out_nll": 9.0},
-        {"epoch": 1, "steps": 2, "response_nll": 1.5, "skipped_steps": 2.0, "held_out_nll": 8.0},
-        {"epoch": 2, "steps": 4, "response_nll": 3.5, "skipped_steps": 2.0, "held_out_nll": 7.0},
+        {"epoch": 1, "steps": 2, "response_nll": 1.5, "skipped_steps": 0.0, "held_out_nll": 8.0},
+        {"epoch": 2, "steps": 4, "response_nll": 3.5, "skipped_steps": 0.0, "held_out_nll": 7.0},
+    ]
+
+
+def test_steps_that_were_not_taken_are_in_no_mean() -> None:
+    settings = TuningSettings(epochs=3, minibatch=5, held_out=0.0)  # four steps an epoch
+    lines = fine_tune(Recorder(broken={2, 9, 10, 11, 12}, empty={7}), chats(10), settings, Silent())
+    assert lines[1:] == [
+        {"epoch": 1, "steps": 4, "response_nll": pytest.approx((1 + 3 + 4) / 3), "skipped_steps": 1.0},
+        {"epoch": 2, "steps": 8, "response_nll": pytest.approx((5 + 6 + 8) / 3), "skipped_steps": 0.0},
+        {"epoch": 3, "steps": 12, "skipped_steps": 4.0},
     ]
 
 
@@ -96,6 +110,7 @@ def test_nothing_to_learn_is_said() -> None:
     ("field", "value", "message"),
     [
         ("epochs", 0, "epochs is 0; expected at least 1."),
+        ("seed", -1, "seed is -1; expected at least 0."),
         ("held_out", 1.0, "held_out is 1.0; expected a share from 0 up to, not including, 1."),
         ("warmup", -0.1, "warmup is -0.1"),
         ("lr", float("nan"), "lr is nan; expected a finite number above 0."),

@@ -95,7 +95,7 @@ def test_allocator_survives_a_checkpoint_bit_by_bit(tmp_path: Path) -> None:
 
 def test_a_broken_allocator_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "allocator.json").write_text("{")
-    with pytest.raises(CheckpointError, match="Cannot read the allocator"):
+    with pytest.raises(CheckpointError, match=r"allocator\.json' is not JSON"):
         load_allocator(make_allocator(make_config(BRANCHING)), tmp_path)
 
 

@@ -233,8 +233,12 @@ def run(command: str) -> int:
         ("--endpoint http://127.0.0.1:9/v1", "A teacher needs both --endpoint ADDRESS and --model NAME"),
         ("--response-format think-action", "The built-in expert gives commands and no thoughts"),
         ("--noise 1", "noise is 1.0; expected a share"),
-        ("--tasks 0", "Got 0 tasks and a horizon of None; expected numbers of at least 1"),
-        ("--horizon 0", "Got 60 tasks and a horizon of 0; expected numbers of at least 1"),
+        ("--tasks 0", "Got 0 tasks; expected at least 1"),
+        ("--horizon 0", "horizon is 0; expected a finite number of at least 1"),
+        ("--seed -1", "seed is -1; expected a finite number of at least 0"),
+        ("--temperature nan", "temperature is nan; expected a finite number of at least 0"),
+        ("--max-response-tokens 0", "max_response_tokens is 0; expected a finite number of at least 1"),
+        ("--repairs -1", "repairs is -1; expected a finite number of at least 0"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -110,8 +110,8 @@ def demonstrate(
     form: ResponseFormat = response_format or ("action" if endpoint is None else "think-action")
     if endpoint is None and form != "action":
         raise OptionError("The built-in expert gives commands and no thoughts; use --response-format action.")
-    if tasks < 1 or (horizon is not None and horizon < 1):
-        raise OptionError(f"Got {tasks} tasks and a horizon of {horizon}; expected numbers of at least 1.")
+    if tasks < 1:
+        raise OptionError(f"Got {tasks} tasks; expected at least 1.")
     if not 0 <= noise < 1:
         raise OptionError(f"noise is {noise}; expected a share from 0 up to, not including, 1.")
     options = find_environment(env).parse(env_options or {})

@@ -26,7 +26,7 @@ from stepcredit.environments.protocol import TaskSuite
 from stepcredit.evaluation.folder import EvaluationResult, Plan, run_evaluation
 from stepcredit.evaluation.intervals import RESAMPLES
 from stepcredit.evaluation.protocols import CUSTOM, Protocol, find_protocol
-from stepcredit.evaluation.results import OVERALL, FamilyResult
+from stepcredit.evaluation.results import OVERALL, FamilyResult, unseen_share
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.training.tasks import spread_over_families
 
@@ -214,6 +214,11 @@ def print_result(title: str, result: EvaluationResult) -> None:
     ]
     console.print(_table(f"{title}\n{overall.episodes} episodes, 95 % interval over tasks", result.families, success))
     console.print(_table("How the episodes went", result.families, course))
+    if overall.success.mean in (0.0, 1.0):
+        console.print(
+            "All tasks ended alike, so the interval has no width; of other tasks up to "
+            f"{unseen_share(overall.tasks):.1%} may end differently (exact 95 % bound for {overall.tasks})."
+        )
     if overall.errors:
         first = next(outcome.reason for outcome in result.outcomes if outcome.reason)
         console.print(f"{overall.errors} episodes ended in an error and count as failures; the first: {first}")

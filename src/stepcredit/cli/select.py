@@ -10,8 +10,8 @@ from rich.table import Table
 
 from stepcredit.cli.console import Console
 from stepcredit.core.errors import OptionError
+from stepcredit.core.objects import first_difference
 from stepcredit.core.text import harmless
-from stepcredit.evaluation.folder import differing
 from stepcredit.evaluation.select import SeedMean, Selected, select_checkpoint
 from stepcredit.training.config import make_config
 from stepcredit.training.run_folder import RunFolder
@@ -47,7 +47,7 @@ def _check_recipes(runs: tuple[Path, ...]) -> None:
     recipes = [make_config(RunFolder(run).read_config()).model_dump(mode="json") for run in runs]
     seeds = [recipe.pop("seed") for recipe in recipes]
     for run, recipe in zip(runs[1:], recipes[1:], strict=True):
-        difference = differing(recipes[0], recipe)
+        difference = first_difference(recipes[0], recipe)
         if difference is not None:
             raise OptionError(f"{str(runs[0])!r} and {str(run)!r} are no seeds of one recipe: {difference}.")
     for place, seed in enumerate(seeds):

@@ -67,7 +67,9 @@ def find_target(
         CheckpointError: a run without the checkpoint that is asked for.
     """
     run = RunFolder(Path(name))
-    if endpoint is not None or not (run.config_file.exists() and (run.path / "checkpoints").is_dir()):
+    # A model folder has a config.json too.
+    is_run = run.config_file.exists() and any((run.path / part).exists() for part in ("lock", "checkpoints"))
+    if endpoint is not None or not is_run:
         if at_start:
             raise OptionError(f"--at-start is about runs, and {name!r} is none.")
         ours = endpoint is None and name in ("tiny", "linear")

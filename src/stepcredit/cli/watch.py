@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +28,8 @@ def watch(
         every: seconds between two looks.
         once: show it once and end.
     """
-    if every <= 0:
-        raise OptionError(f"--every: got {every}, expected a number of seconds above 0.")
+    if not 0 < every < math.inf:
+        raise OptionError(f"--every: got {every}, expected a finite number of seconds above 0.")
     console = Console()
     view, finished = snapshot(run)
     if once or finished:

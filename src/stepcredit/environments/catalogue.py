@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from stepcredit.core.errors import OptionError, misfit, unknown_name
+from stepcredit.core.errors import EnvironmentFaultError, OptionError, StepcreditError, misfit, unknown_name
 from stepcredit.environments.protocol import Task, TaskSuite
 
 
@@ -171,6 +171,7 @@ def make_suite(name: str, **options: Any) -> TaskSuite:
     Raises:
         OptionError: no such environment or option, or a value that does not fit.
         InputError: data that an option points to cannot be read.
+        EnvironmentFaultError: the suite's own constructor raises.
     """
     entry = find_environment(name)
     known = entry.options()
@@ -183,7 +184,12 @@ def make_suite(name: str, **options: Any) -> TaskSuite:
         inspect.signature(made).bind(**checked)
     except TypeError as error:
         raise OptionError(f"Cannot make {name!r}: {error}; expected a suite whose options have defaults.") from None
-    suite: TaskSuite = made(**checked)
+    try:
+        suite: TaskSuite = made(**checked)
+    except StepcreditError:
+        raise
+    except Exception as error:  # a suite of somebody's own may raise anything
+        raise EnvironmentFaultError(f"Cannot make {name!r}: {type(error).__name__}: {error}.") from error
     return suite
 
 

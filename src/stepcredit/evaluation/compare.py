@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stepcredit.core.errors import OptionError
-from stepcredit.evaluation.folder import Kept, differing
+from stepcredit.core.objects import first_difference
+from stepcredit.evaluation.folder import Kept
 from stepcredit.evaluation.intervals import Interval, paired_bootstrap
 from stepcredit.evaluation.results import OVERALL, Outcome
 
@@ -56,7 +57,7 @@ def compare_evaluations(first: Kept, second: Kept, *, resamples: int | None = No
     Raises:
         OptionError: they were not played alike, or not on the same tasks; names the first difference.
     """
-    difference = differing(_material(first.plan), _material(second.plan))
+    difference = first_difference(_material(first.plan), _material(second.plan))
     if difference is not None:
         raise OptionError(
             f"{str(first.folder)!r} and {str(second.folder)!r} were not played alike: {difference}; "

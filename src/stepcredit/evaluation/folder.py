@@ -23,12 +23,15 @@ from stepcredit.core.episodes import Episode
 from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError, StepcreditError
 from stepcredit.core.files import open_atomic, read_episodes, write_episodes
 from stepcredit.core.lock import hold
+from stepcredit.core.objects import first_difference, read_object
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.evaluation.agents import Agent, Played, play_tasks
 from stepcredit.evaluation.protocols import Protocol
 from stepcredit.evaluation.results import OVERALL, FamilyResult, Outcome, summarize
 from stepcredit.rollouts.play import Progress
 
+HEAD = "evaluation.json"
+EPISODES = "episodes.jsonl.gz"
 BATCH = 64
 """Episodes played together; what a kill loses at most."""
 FAILING = 8
@@ -44,6 +47,9 @@ class Plan:
         tasks: their identifiers, in order.
         first_seed: repetitions have the seeds ``first_seed``, ``first_seed + 1``, …
         protocol: how they are played.
+
+    Raises:
+        OptionError: a seed that no generator takes, or a file holds.
     """
 
     environment: str
@@ -52,6 +58,10 @@ class Plan:
     tasks: Sequence[str]
     first_seed: int
     protocol: Protocol
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_seed < 2**32:
+            raise OptionError(f"The first seed is {self.first_seed}; expected a number from 0 to {2**32 - 1}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the protocol with its sources."""
@@ -115,24 +125,30 @@ def run_evaluation(
         batches = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         total = len(tasks) * protocol.episodes_per_task * protocol.seeds
         outcomes: list[Outcome] = []
-        report = _Report(progress, total)
+        said = 0
+
+        def say(done: int, _: int) -> None:
+            nonlocal said
+            before, said = said, len(outcomes) + done
+            if progress is not None and said != before:
+                progress(said, total)
+
         for seed in range(plan.first_seed, plan.first_seed + protocol.seeds):
             for number, batch in enumerate(batches):
                 part = _Part(folder / "parts", f"{seed}-{number:06d}")
                 if part.finished:
-                    played = part.read()
+                    with _as_written(folder):
+                        played = part.read()
                 else:
-                    played = play_tasks(
-                        agent, suite, batch, protocol, seed=seed, batch=number, progress=report.after(len(outcomes))
-                    )
+                    played = play_tasks(agent, suite, batch, protocol, seed=seed, batch=number, progress=say)
                     _check(played)
                     part.write(played)
                 outcomes += played.outcomes()
-                report.say(len(outcomes))
+                say(0, total)
         result = EvaluationResult(summarize(outcomes, resamples=protocol.resamples), outcomes)
         failures = [asdict(outcome) for outcome in outcomes if not outcome.turns]
-        write_episodes(folder / "episodes.jsonl.gz", _all_episodes(folder / "parts"))
-        _write_json(folder / "evaluation.json", {**head, "failures": failures, "result": result.to_json()})
+        write_episodes(folder / EPISODES, _all_episodes(folder / "parts"))
+        _write_json(folder / HEAD, {**head, "failures": failures, "result": result.to_json()})
         _clean(folder)
         return result
 
@@ -166,46 +182,32 @@ def load_evaluation(folder: Path) -> Kept:
     """Read a finished evaluation.
 
     Raises:
-        InputError: no evaluation there, or a file of it is broken.
-        CheckpointError: it is not finished.
+        CheckpointError: no evaluation there, one that is not finished, or a head that cannot be read.
+        InputError: its episodes are broken, or not what the head says.
     """
+    head = _read_head(folder)
+    if "result" not in head:
+        raise CheckpointError(f"{str(folder)!r} is not finished; run the same evaluation again, and it continues.")
+    with _as_written(folder):
+        outcomes = _read_played(folder / EPISODES, head).outcomes()
+        expected = head["result"]["families"][OVERALL]["episodes"]
+        if len(outcomes) != expected:
+            raise InputError(f"{str(folder)!r} holds {len(outcomes)} episodes of {expected}; run the evaluation again.")
+        families = summarize(outcomes, resamples=head["plan"]["protocol"]["resamples"])
+        return Kept(folder, head["plan"], head["agent"], EvaluationResult(families, outcomes))
+
+
+@contextmanager
+def _as_written(folder: Path) -> Iterator[None]:
+    """Files that this module did not write are one sentence."""
     try:
-        return _load(folder)
+        yield
     except StepcreditError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{str(folder)!r} holds no evaluation as it was written ({reason}); run it again.") from None
-
-
-def _load(folder: Path) -> Kept:
-    head = _read_json(folder / "evaluation.json")
-    if "result" not in head:
-        raise CheckpointError(f"{str(folder)!r} is not finished; run the same evaluation again, and it continues.")
-    played = Played(
-        tuple(read_episodes(folder / "episodes.jsonl.gz")), tuple(Outcome(**failure) for failure in head["failures"])
-    )
-    outcomes = played.outcomes()
-    expected = head["result"]["families"][OVERALL]["episodes"]
-    if len(outcomes) != expected:
-        raise InputError(f"{str(folder)!r} holds {len(outcomes)} episodes of {expected}; run the evaluation again.")
-    resamples = head["plan"]["protocol"]["resamples"]
-    return Kept(
-        folder, head["plan"], head["agent"], EvaluationResult(summarize(outcomes, resamples=resamples), outcomes)
-    )
-
-
-def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> str | None:
-    """The first value in which two trees of plain values differ, as ``name: got … and …``; None where they agree."""
-    for name in [*first, *(name for name in second if name not in first)]:
-        one, other = first.get(name), second.get(name)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            inside = differing(one, other, f"{prefix}{name}.")
-            if inside is not None:
-                return inside
-        elif one != other:
-            return f"{prefix}{name} is {_short(one)} in one and {_short(other)} in the other"
-    return None
+        raise InputError(
+            f"{str(folder)!r} holds no evaluation as it was written ({error!r}); start it anew in another folder."
+        ) from None
 
 
 @contextmanager
@@ -234,19 +236,15 @@ def _begin(folder: Path, head: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         OptionError: the folder belongs to another evaluation.
     """
-    file = folder / "evaluation.json"
+    file = folder / HEAD
     if file.exists():
-        kept = _read_json(file)
-        difference = differing({name: kept.get(name) for name in head}, head)
+        kept = _read_head(folder)
+        difference = first_difference({name: kept.get(name) for name in head}, head)
         if difference is not None:
             raise OptionError(f"{str(folder)!r} holds another evaluation ({difference}); choose another --out.")
         return kept
-    if folder.exists() and (not folder.is_dir() or any(not _left_over(path) for path in folder.iterdir())):
+    if not folder.is_dir() or any(not _left_over(path) for path in folder.iterdir()):
         raise OptionError(f"{str(folder)!r} exists and holds no evaluation; choose another --out.")
-    try:
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(f"Cannot write the evaluation {str(folder)!r}: {error.strerror}.") from error
     _write_json(file, head)
     return head
 
@@ -281,9 +279,16 @@ class _Part:
         _write_json(self.folder / f"{self.name}.json", {"failures": [asdict(one) for one in played.failures]})
 
     def read(self) -> Played:
-        failures = _read_json(self.folder / f"{self.name}.json")["failures"]
-        episodes = tuple(read_episodes(self.folder / f"{self.name}.jsonl.gz"))
-        return Played(episodes, tuple(Outcome(**failure) for failure in failures))
+        head = read_object(self.folder / f"{self.name}.json", absent="")
+        return _read_played(self.folder / f"{self.name}.jsonl.gz", head)
+
+
+def _read_head(folder: Path) -> dict[str, Any]:
+    return read_object(folder / HEAD, absent=f"{str(folder)!r} holds no evaluation: {HEAD} is missing.")
+
+
+def _read_played(episodes: Path, head: Mapping[str, Any]) -> Played:
+    return Played(tuple(read_episodes(episodes)), tuple(Outcome(**failure) for failure in head["failures"]))
 
 
 def _all_episodes(parts: Path) -> Iterator[Episode]:
@@ -291,47 +296,12 @@ def _all_episodes(parts: Path) -> Iterator[Episode]:
         yield from read_episodes(file)
 
 
-class _Report:
-    """Progress of the whole evaluation, each number said once."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._said = 0
-
-    def say(self, done: int) -> None:
-        if self._progress is not None and done != self._said:
-            self._progress(done, self._total)
-        self._said = done
-
-    def after(self, before: int) -> Progress:
-        """Progress of a batch that follows ``before`` finished episodes."""
-        return lambda done, _: self.say(before + done)
-
-
 def _write_json(file: Path, value: Mapping[str, Any]) -> None:
     with open_atomic(file) as out:
         out.write(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        value: Any = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{str(file.parent)!r} holds no evaluation: {file.name} is missing.") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"Cannot read {str(file)!r}: {error}.") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{str(file)!r} holds no JSON object.")
-    return value
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
     """As it reads back from a file: tuples become lists, keys text."""
     plain: dict[str, Any] = json.loads(json.dumps(value, ensure_ascii=False))
     return plain
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}…"

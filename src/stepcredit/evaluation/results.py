@@ -139,6 +139,14 @@ def pass_at_k(episodes: int, successes: int, k: int) -> float:
     return 1.0 - math.comb(episodes - successes, k) / math.comb(episodes, k)
 
 
+def unseen_share(tasks: int) -> float:
+    """Share of tasks that may end otherwise where n of n ended alike: 1 − 0.025^(1/n), for n ≥ 1.
+
+    The far end of the exact (Clopper-Pearson) 95 % interval of 0 among n, where resampling the tasks knows no spread.
+    """
+    return float(1.0 - 0.025 ** (1.0 / tasks))
+
+
 def _result(outcomes: Sequence[Outcome], resamples: int) -> FamilyResult:
     by_task: dict[str, list[bool]] = {}
     # In an order of their own, so that resamples do not depend on the order in which episodes were played.

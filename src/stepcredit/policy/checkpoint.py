@@ -99,5 +99,5 @@ def _read(folder: Path, file: str) -> dict[str, Tensor]:
     try:
         stored: dict[str, Tensor] = load_file(folder / file)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"Cannot read the checkpoint {str(folder)!r}: {error}.") from None
+        raise CheckpointError(f"Cannot read {str(folder / file)!r}: {error}.") from None
     return stored

@@ -49,13 +49,11 @@ class Reply:
     Attributes:
         text: the message; may be empty.
         truncated: the token limit ended it.
-        logprobs: log-probability of each generated token, nats, where they were asked for and sent; else empty.
         tokens: generated tokens, where the server counts them.
     """
 
     text: str
     truncated: bool = False
-    logprobs: tuple[float, ...] = ()
     tokens: int | None = None
 
 
@@ -121,7 +119,6 @@ class ChatEndpoint:
         temperature: float,
         max_tokens: int,
         seed: Sequence[int] | None = None,
-        logprobs: bool = False,
     ) -> list[Reply | Fault]:
         """A reply or a fault for every conversation, in order.
 
@@ -130,16 +127,13 @@ class ChatEndpoint:
             temperature: ≥ 0; 0 is greedy.
             max_tokens: tokens a reply may take.
             seed: one number per conversation, passed on; servers treat it as best effort.
-            logprobs: ask for the log-probabilities of the generated tokens.
 
         Raises:
             OptionError: nobody answers any of them, or the server refuses the key or knows no such model or address.
         """
         key = self._key()
-        options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
-        if logprobs:
-            options["logprobs"] = True
-        bodies = [{"model": self.model, "messages": list(messages), **options} for messages in conversations]
+        options = {"model": self.model, "temperature": temperature, "max_tokens": max_tokens}
+        bodies: list[dict[str, Any]] = [{**options, "messages": list(messages)} for messages in conversations]
         if seed is not None:
             for body, number in zip(bodies, seed, strict=True):
                 body["seed"] = number
@@ -274,20 +268,8 @@ def _read_reply(text: bytes, key: str) -> Reply:
     return Reply(
         text=_hide(content, key),
         truncated=choice.get("finish_reason") == "length",
-        logprobs=_read_logprobs(choice.get("logprobs")),
         tokens=tokens if type(tokens) is int and tokens >= 0 else None,
     )
-
-
-def _read_logprobs(sent: Any) -> tuple[float, ...]:
-    """The log-probabilities of the generated tokens; empty unless every one is a finite number."""
-    tokens = sent.get("content") if isinstance(sent, dict) else None
-    values: list[Any] = []
-    if isinstance(tokens, list):
-        values = [token.get("logprob") if isinstance(token, dict) else None for token in tokens]
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-        return ()
-    return tuple(map(float, values))
 
 
 def _hide(text: str, key: str) -> str:

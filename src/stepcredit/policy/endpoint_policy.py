@@ -31,8 +31,9 @@ class Counted:
 class EndpointPolicy:
     """A model behind an endpoint; see ``rollouts.types.Policy``.
 
-    Responses carry no log-probabilities; their entropy is not known and given as 0. Where invalid answers are sent
-    back, what is answered in the end is the response, and corrections are seen by the model alone.
+    Responses carry no log-probabilities: those that servers send mostly leave temperature out, and so are not of the
+    distribution that was drawn from. Their entropy is not known and given as 0. Where invalid answers are sent back,
+    what is answered in the end is the response, and corrections are seen by the model alone.
 
     Args:
         endpoint: who answers.

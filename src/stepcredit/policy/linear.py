@@ -20,6 +20,7 @@ import numpy as np
 
 from stepcredit.core.credit import FloatArray, IntArray
 from stepcredit.core.errors import CheckpointError, InputError, NumericsError, OptionError
+from stepcredit.core.objects import read_object
 from stepcredit.policy.linear_features import FeatureHasher, Memory
 from stepcredit.policy.linear_gradient import Batch, Decision, PolicyStep, likelihood_step, policy_step
 from stepcredit.policy.settings import ImitateSettings, Replay, Returns, UpdateSettings
@@ -356,13 +357,17 @@ def _mean(values: Sequence[float]) -> float:
 
 def _read(folder: Path, size: int) -> tuple[FloatArray, FloatArray, int]:
     """Weights, moments and number of steps that ``save`` wrote."""
+    config_file, state_file = folder / _CONFIG_FILE, folder / _STATE_FILE
+    config = read_object(
+        config_file, absent=f"{str(folder)!r} does not hold a linear policy: {_CONFIG_FILE} is missing."
+    )
     try:
-        config = json.loads((folder / _CONFIG_FILE).read_text(encoding="utf-8"))
-        with (folder / _STATE_FILE).open("rb") as file, np.load(file, allow_pickle=False) as state:
+        with state_file.open("rb") as file, np.load(file, allow_pickle=False) as state:
             weights, moments = state["weights"], state["moments"]
         steps = int(config["steps"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-        raise CheckpointError(f"{str(folder)!r} does not hold a linear policy: {error}.") from None
+        found = f"{str(state_file)!r} beside {config_file.name}"
+        raise CheckpointError(f"{found} does not hold a linear policy: {error}.") from None
     if weights.shape != (size,) or moments.shape != (2, size):
         raise CheckpointError(f"{str(folder)!r} holds a linear policy of {len(weights)} weights; expected {size}.")
     return weights, moments, steps

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -57,6 +58,9 @@ def load_model(
         OptionError: the model cannot run on packed rows, or the device is not there.
         MissingExtraError: adapters without peft.
     """
+    folder = Path(name)
+    if folder.is_dir() and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
+        raise InputError(f"{str(name)!r} is neither a run nor a model folder: config.json is missing.")
     options = options or ModelOptions()
     device = choose_device(options.device)
     dtype = choose_dtype(options.dtype, device)
@@ -96,7 +100,7 @@ def load_tokenizer(name: str | Path) -> Any:
         try:
             return AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"No tokenizer found in {str(name)!r}: {_first_line(error)}") from None
+            raise _not_found("tokenizer", str(name), error) from None
 
 
 def load_weights(name: str | Path, dtype: torch.dtype) -> Any:
@@ -114,8 +118,8 @@ def load_weights(name: str | Path, dtype: torch.dtype) -> Any:
                 trust_remote_code=False,
                 use_safetensors=True,
             )
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"No causal language model found in {str(name)!r}: {_first_line(error)}") from None
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise _not_found("causal language model", str(name), error) from None
 
 
 @contextmanager
@@ -130,5 +134,11 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+def _not_found(what: str, name: str, error: Exception) -> InputError:
+    """The error for a model or tokenizer that transformers could not load."""
+    reason, *more = map(str.strip, str(error).strip().split("\n"))
+    if reason.endswith(":"):  # it announces the lines after it
+        reason = " ".join([reason, *more])
+    if Path(name).is_dir():
+        return InputError(f"No {what} found in {name!r}: {reason}")
+    return InputError(f"There is no folder {name!r} here, and the hub gave no {what} of that name: {reason}")

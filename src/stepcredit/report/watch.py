@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stepcredit.core.episodes import Episode
+from stepcredit.core.errors import CheckpointError, StepcreditError
 from stepcredit.core.files import read_episodes
 from stepcredit.evaluation.evaluate import OVERALL
 from stepcredit.report.overview import Line, evaluation_points, update_lines
@@ -41,9 +42,23 @@ _CURVES = (
 def snapshot(folder: Path) -> tuple[RenderableType, bool]:
     """What to show of a run, and whether the run is finished.
 
+    A last line of the log that is still being written is left for the next look.
+
     Raises:
-        CheckpointError: the folder holds no run.
+        CheckpointError: the folder holds no run, or one whose recipe or log is not as training writes it.
+        InputError: the newest rollout file cannot be read.
     """
+    try:
+        return _snapshot(folder)
+    except StepcreditError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"The recipe or the log of {str(folder)!r} is not as training writes it ({error!r}); restore both."
+        ) from error
+
+
+def _snapshot(folder: Path) -> tuple[RenderableType, bool]:
     run = RunFolder(folder)
     config, metrics = run.read_config(), run.metrics()
     updates = update_lines(metrics)

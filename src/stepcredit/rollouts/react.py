@@ -49,6 +49,7 @@ Write nothing but this advice to yourself.
 """
 
 _LESSONS = "\n\nYou tried this before without success, and then wrote down:\n"
+_NOTHING = "nothing, because the answer held no command"
 _LONGEST_LESSON = 2_000
 """Characters of a lesson that are kept; a model that rambles must not fill later prompts."""
 _REVIEWED = 50
@@ -110,7 +111,7 @@ def reflection_message(goal: str, episode: Episode) -> str:
     """What asks for a lesson from a failed episode."""
     first = max(len(episode.turns) - _REVIEWED, 0)
     lines = [
-        f"Turn {number} saw: {turn.observation}\nTurn {number} did: {turn.action}"
+        f"Turn {number} saw: {turn.observation}\nTurn {number} did: {turn.action or _NOTHING}"
         for number, turn in enumerate(episode.turns[first:], first + 1)
     ]
     return _REFLECT.format(goal=goal, history="\n".join(lines), observation=episode.final_observation)
@@ -139,7 +140,7 @@ def _past_turn(number: int, past: PastTurn) -> str:
     thought = _thought(past.response.text)
     if thought:
         lines.append(f"Turn {number} thought: {thought}")
-    lines.append(f"Turn {number} did: {past.action}")
+    lines.append(f"Turn {number} did: {past.action or _NOTHING}")
     return "\n".join(lines)
 
 

@@ -83,13 +83,14 @@ class ChatFile:
         path = self._path
         before, now = orjson.loads(lines[0]), orjson.loads(asked)
         other = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-        if other:
+        finished = lines[1:]
+        if other and finished:
             raise OptionError(
                 f"{str(path)!r} was begun with another {', '.join(other)}; repeat that command to continue it, "
                 "or choose another file."
             )
-        self.done = {str(row["task"]): row for row in map(orjson.loads, lines[1:])}
-        _replace(self._progress, lines)
+        self.done = {str(row["task"]): row for row in map(orjson.loads, finished)}
+        _replace(self._progress, [asked, *finished])
         _replace(path, [line for line in _whole_lines(path) if orjson.loads(line)["task"] in self.done])
 
     def add(self, task: str, chats: Iterable[Chat], outcome: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,9 +43,9 @@ class TuningSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "minibatch", "micro_batch_tokens"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        for name, least in (("epochs", 1), ("minibatch", 1), ("micro_batch_tokens", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name} is {getattr(self, name)}; expected at least {least}.")
         for name in ("warmup", "held_out"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected a share from 0 up to, not including, 1.")
@@ -103,9 +103,9 @@ def fine_tune(
         monitor: where progress is shown.
 
     Returns:
-        One line an epoch, the first before any step: ``epoch``, ``steps``, ``response_nll`` (mean over the epoch's
-        steps, each before it was taken), ``held_out_nll`` (after the epoch, where something is held out),
-        ``skipped_steps``.
+        One line an epoch, the first before any step: ``epoch``, ``steps``, ``response_nll`` (mean over the steps that
+        the epoch took, each before it was taken; absent where it took none), ``held_out_nll`` (after the epoch, where
+        something is held out), ``skipped_steps``.
 
     Raises:
         InputError: nothing to learn from.
@@ -140,13 +140,19 @@ def fine_tune(
                 )
             )
             step += 1
-            monitor.advance(step, f"response_nll {metrics[-1]['response_nll']:.3f}")
-        means = {
-            "response_nll": float(np.mean([one["response_nll"] for one in metrics])),
-            "skipped_steps": sum(one["skipped_steps"] for one in metrics),
-        }
-        lines.append(_line(pupil, measured, {"epoch": epoch + 1, "steps": step, **means}))
+            taken = _taken(metrics[-1:])
+            monitor.advance(step, f"response_nll {taken[0]:.3f}" if taken else "step skipped")
+        line: dict[str, float] = {"epoch": epoch + 1, "steps": step}
+        if taken := _taken(metrics):
+            line["response_nll"] = float(np.mean(taken))
+        line["skipped_steps"] = sum(one["skipped_steps"] for one in metrics)
+        lines.append(_line(pupil, measured, line))
     return lines
+
+
+def _taken(metrics: Sequence[Mapping[str, float]]) -> list[float]:
+    """``response_nll`` of the steps that were taken: not of a broken one, nor of one that had no token to learn."""
+    return [one["response_nll"] for one in metrics if one["tokens"] and not one["skipped_steps"]]
 
 
 def _line(pupil: Pupil, measured: tuple[list[Rollout], FloatArray], line: dict[str, float]) -> dict[str, float]:

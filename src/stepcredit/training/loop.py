@@ -30,7 +30,7 @@ from stepcredit.training.measure import evaluate_everything, gate_success
 from stepcredit.training.monitor import Monitor
 from stepcredit.training.outcomes import played_out
 from stepcredit.training.rounds import Round, load_allocator, make_allocator, play_round, save_allocator
-from stepcredit.training.run_folder import Progress, RunFolder, write_folder
+from stepcredit.training.run_folder import Progress, RunFolder, read_progress, write_folder
 from stepcredit.training.streams import Stream
 from stepcredit.training.tasks import training_tasks
 
@@ -227,8 +227,9 @@ def _demonstrations(config: TrainConfig, suite: TaskSuite) -> Replay:
 def _continue_from(setup: Setup) -> Progress:
     """Restore the newest checkpoint that can be read, and drop what was logged after it."""
     broken: CheckpointError | None = None
-    for progress, folder in setup.run.saved():
+    for folder in reversed(setup.run.checkpoints()):
         try:
+            progress = read_progress(folder)
             setup.policy.load(folder)
             load_allocator(setup.allocator, folder)
         except CheckpointError as error:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from stepcredit.allocation.allocator import Allocator, AllocatorState
 from stepcredit.allocation.settings import AllocationSettings
 from stepcredit.core.errors import CheckpointError, unknown_name
+from stepcredit.core.objects import read_object
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.rollouts.branch import Opening, branch
 from stepcredit.rollouts.collect import collect
@@ -143,10 +145,16 @@ def load_allocator(allocator: Allocator | None, folder: Path) -> None:
     """
     if allocator is None:
         return
+    values_file, arrays_file = folder / f"{_FILE}.json", folder / f"{_FILE}.npz"
+    values = read_object(values_file, absent=f"The checkpoint {str(folder)!r} lacks {values_file.name}.")
     try:
-        values = json.loads((folder / f"{_FILE}.json").read_text(encoding="utf-8"))
-        with np.load(folder / f"{_FILE}.npz", allow_pickle=False) as stored:
+        with arrays_file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"Cannot read the allocator in {str(folder)!r}: {error}.") from None
-    allocator.load_state_dict(AllocatorState(values, arrays))
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise CheckpointError(f"Cannot read {str(arrays_file)!r}: {error}.") from None
+    try:
+        allocator.load_state_dict(AllocatorState(values, arrays))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise CheckpointError(
+            f"{str(values_file)!r} and {arrays_file.name} are not as training writes them ({error!r}); restore them."
+        ) from None

@@ -28,6 +28,7 @@ from typing import IO, Any, Self
 from stepcredit.core.errors import CheckpointError
 from stepcredit.core.files import write_episodes
 from stepcredit.core.lock import hold
+from stepcredit.core.objects import read_object
 from stepcredit.rollouts.types import Rollout
 
 KEEP = 2
@@ -101,15 +102,7 @@ class RunFolder:
         Raises:
             CheckpointError: no run here, or its recipe cannot be read.
         """
-        try:
-            config: Any = json.loads(self.config_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"{str(self.path)!r} holds no run: config.json is missing.") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise CheckpointError(f"Cannot read {str(self.config_file)!r}: {error}.") from None
-        if not isinstance(config, dict):
-            raise CheckpointError(f"{str(self.config_file)!r} holds no table of recipe keys; restore it.")
-        return config
+        return read_object(self.config_file, absent=f"{str(self.path)!r} holds no run: config.json is missing.")
 
     # Metrics.
 
@@ -127,18 +120,22 @@ class RunFolder:
         """All whole lines of ``metrics.jsonl`` (or ``NAME.jsonl``); a line cut short by a kill is left out.
 
         Raises:
-            CheckpointError: a whole line is not JSON.
+            CheckpointError: the file cannot be read, or a whole line is no JSON object.
         """
         file = self.path / f"{name}.jsonl"
-        if not file.exists():
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
             return []
+        except OSError as error:
+            raise CheckpointError(f"Cannot read {str(file)!r}: {error.strerror}.") from None
         lines: list[dict[str, Any]] = []
-        for line in file.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+        for number, line in enumerate(text.split("\n")[:-1], 1):
             try:
-                lines.append(json.loads(line))
-            except (ValueError, RecursionError) as error:
+                lines.append({**json.loads(line)})
+            except (ValueError, TypeError, RecursionError) as error:
                 raise CheckpointError(
-                    f"{file}:{len(lines) + 1}: not JSON ({error}); restore it or remove it."
+                    f"{file}:{number}: expected a JSON object ({error}); restore the line or remove it."
                 ) from None
         return lines
 
@@ -201,20 +198,29 @@ class RunFolder:
         for old in self.checkpoints()[:-KEEP]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def saved(self) -> Iterator[tuple[Progress, Path]]:
-        """Progress and folder of every whole checkpoint, newest first."""
-        for folder in reversed(self.checkpoints()):
-            try:
-                progress = Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
-                whole = progress.step >= 0
-            except (OSError, ValueError, TypeError):
-                continue
-            if whole:
-                yield progress, folder
-
     def latest(self) -> tuple[Progress, Path] | None:
         """Progress and folder of the newest whole checkpoint; None in a run that has none yet."""
-        return next(self.saved(), None)
+        for folder in reversed(self.checkpoints()):
+            with suppress(CheckpointError):
+                return read_progress(folder), folder
+        return None
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """How far a run had come at a checkpoint.
+
+    Raises:
+        CheckpointError: the file that says so is missing or broken.
+    """
+    file = checkpoint / "progress.json"
+    stored = read_object(file, absent=f"The checkpoint {str(checkpoint)!r} lacks progress.json.")
+    try:
+        progress = Progress(**stored)
+        if progress.step < 0:
+            raise ValueError("a number below 0")
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{str(file)!r} is not as training writes it ({error}); restore it.") from None
+    return progress
 
 
 def write_folder(final: Path, write: Callable[[Path], None]) -> None:

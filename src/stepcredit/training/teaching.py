@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -82,8 +83,11 @@ class TeacherSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise OptionError(f"attempts is {self.attempts}; expected at least 1.")
+        least = {"horizon": 1, "temperature": 0, "max_response_tokens": 1, "repairs": 0, "attempts": 1, "seed": 0}
+        for name, minimum in least.items():
+            value = getattr(self, name)
+            if not minimum <= value < math.inf:
+                raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
 
 
 def ask_teacher(
