@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
+import json
 import random
 import sys
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +29,7 @@ from stepcredit.integrations.environments.gymnasium_text import from_gymnasium
 from stepcredit.integrations.environments.openenv_client import OpenenvSuite, from_openenv
 from stepcredit.integrations.environments.player import OutsidePlayer
 from stepcredit.integrations.environments.suite import game_files, listed
-from stepcredit.integrations.environments.textworld_games import TextworldSuite
+from stepcredit.integrations.environments.textworld_games import TextworldSuite, start_game
 from stepcredit.policy.linear import LinearPolicy
 from stepcredit.rollouts.branch import Opening, branch
 from stepcredit.rollouts.collect import collect
@@ -362,6 +365,13 @@ def test_what_is_not_installed_or_not_a_game_is_said(tmp_path: Path, monkeypatch
         suite.tasks("trian")
     file.write_text('{"grammar": "intro :: \\"Your task is to: put a mug on desk.\\";"}')
     assert suite.tasks("train") == (Task("train/pick-0/trial", "pick", "put a mug on desk."),)
+
+    def start(*_: Any) -> None:
+        raise ImportError("PddlEnv requires fast_downward to be installed. Try running\npip install textworld[pddl]")
+
+    monkeypatch.setitem(sys.modules, "textworld", SimpleNamespace(EnvInfos=dict, start=start))
+    with pytest.raises(MissingExtraError, match=r"tw-pddl.: PddlEnv requires .* Try running pip install"):
+        start_game(file)
     monkeypatch.setitem(sys.modules, "textworld", None)
     with pytest.raises(MissingExtraError, match="needs textworld, which is not installed: pip install textworld"):
         TextworldSuite(games=str(tmp_path))
@@ -416,6 +426,45 @@ def test_textworld_copies_are_snapshots(tmp_path: Path) -> None:
     (tmp_path / "train" / "game.json").write_text("{}")
     with pytest.raises(InputError, match="Cannot start the game"):
         suite.make(task)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
+def test_alfworlds_own_engine_says_what_ours_says(shared_data: Path, tmp_path: Path) -> None:
+    """Official games of three families, turns of an expert and of chance; ours does not list ``help``."""
+    pytest.importorskip("alfworld")
+    data = files("alfworld") / "data"
+    domain, grammar = (data / "alfred.pddl").read_text(), (data / "alfred.twl2").read_text()
+    source = shared_data / "alfworld" / "games.jsonl.gz"
+    ours = make_suite("household", games=str(source))
+    chosen = {task.family: task for task in ours.tasks("valid_seen")}
+    tasks = sorted((chosen[family] for family in ("look", "clean", "pick2")), key=lambda task: task.id)
+    with gzip.open(source, "rt", encoding="utf-8") as lines:
+        games = {game["id"]: game for game in map(json.loads, lines)}
+    for task in tasks:
+        game = games[task.id]
+        file = tmp_path / task.id / "game.tw-pddl"
+        file.parent.mkdir(parents=True)
+        named = grammar.replace("UNKNOWN GOAL.", game["task"])
+        file.write_text(json.dumps({"pddl_domain": domain, "grammar": named, "pddl_problem": game["problem"]}))
+    theirs = AlfworldSuite(games=str(tmp_path))
+    for task, same in zip(tasks, theirs.tasks("valid_seen"), strict=True):
+        assert (same.id, same.goal) == (task.id, task.goal)
+        engine, own = theirs.make(same), ours.make(task)
+        expert, rng = ours.expert(own), random.Random(f"player {task.id}")
+        answer, answer_of_ours = engine.reset(), own.reset()
+        turns = 0
+        while not answer[-1]["won"]:
+            assert answer[:-1] == answer_of_ours[:-1]
+            assert set(answer[-1]["admissible"]) - {"help"} == set(answer_of_ours[-1]["admissible"])
+            listed_by_ours = sorted(answer_of_ours[-1]["admissible"])
+            command = rng.choice(listed_by_ours) if turns % 3 == 1 else expert.act()
+            answer, answer_of_ours = engine.step(command), own.step(command)
+            turns += 1
+        assert answer_of_ours[-1]["won"]
+        assert answer[:4] == answer_of_ours[:4]
+        assert turns > 4
+        engine.close()
 
 
 @pytest.mark.filterwarnings("ignore")

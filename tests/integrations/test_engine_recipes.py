@@ -74,6 +74,25 @@ def test_decay_of_the_learning_rate_keeps_its_end() -> None:
     assert "actor_rollout_ref.actor.optim.lr_scheduler_type" not in values()
 
 
+def test_clipping_reaches_the_optimiser_that_verls_engines_read() -> None:
+    assert values(update_options={"max_grad_norm": 0.5})["actor_rollout_ref.actor.optim.clip_grad"] == "0.5"
+
+
+def test_turn_level_ppo_brings_verls_critic() -> None:
+    found = values(method="gae", objective="ppo", learning_rate=2e-4, final_learning_rate=1e-4)
+    assert {key: value for key, value in found.items() if key.startswith("critic.")} == {
+        "critic.enable": "true",
+        "critic.model.path": "models/base",
+        "critic.optim.lr": "0.002",
+        "critic.optim.clip_grad": "1.0",
+        "critic.optim.lr_scheduler_type": "cosine",
+        "critic.optim.min_lr_ratio": "0.5",
+        "critic.cliprange_value": "2.0",
+        "critic.loss_agg_mode": "seq-mean-token-mean",
+    }
+    assert not any(key.startswith("critic.") for key in values())
+
+
 def test_text_that_means_something_to_hydra_is_quoted() -> None:
     found = values(model="a b/$X,{y}", environment_options={"families": ["pick"], "seed": 3})
     assert found["actor_rollout_ref.model.path"] == '"a b/$X,{y}"'

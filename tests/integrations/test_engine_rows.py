@@ -95,6 +95,21 @@ def test_options_reach_the_method() -> None:
     assert not np.allclose(low["a"], high["a"])
 
 
+@pytest.mark.parametrize(("method", "option", "key"), [("gae", "values", "value"), ("hcapo", "hindsight", "hindsight")])
+def test_columns_that_a_method_takes_travel_on_the_rows(method: str, option: str, key: str) -> None:
+    turns = Turns.from_episodes(BATCH)
+    column = -np.random.default_rng([1]).random(len(turns)) - 0.1
+    expected = assign(turns, method, **{option: column}).advantage
+    rows = [{**row, key: float(value)} for row, value in zip(rows_of(BATCH), column, strict=True)]
+    order = np.random.default_rng([2]).permutation(len(rows))
+    credit = credit_rows([rows[place] for place in order], method, {})
+    np.testing.assert_allclose(credit.advantage, expected[order], atol=1e-12)
+    assert sorted(turn.extra[key] for one in credit.episodes for turn in one.turns) == sorted(column)
+    for broken in (None, True, float("nan"), "high"):
+        with pytest.raises(InputError, match=rf"Turn 0 of episode 'a' has .* as '{key}'; method '{method}' needs"):
+            credit_rows([{**rows[0], key: broken}, *rows[1:]], method, {})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

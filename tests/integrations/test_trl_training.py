@@ -173,5 +173,7 @@ def test_mistakes_are_named(agent_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="graft"):
         make_trainer(agent_folder, tmp_path, method="grafd")
     trainer = make_trainer(agent_folder, tmp_path)
+    with pytest.raises(OptionError, match="'gae' needs 'values' for every turn, which TRL has no model for"):
+        make_trainer(agent_folder, tmp_path, method="gae")
     with pytest.raises(OptionError, match="Unknown task"):
         trainer.rollout_func(["no such task"], trainer)

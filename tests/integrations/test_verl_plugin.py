@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("verl", reason="needs verl: scripts/test-engines verl")
 
 import torch
+from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from verl.trainer.ppo import core_algos
@@ -22,11 +24,13 @@ from stepcredit.core.turns import Turns
 from stepcredit.credit.catalogue import METHODS, assign
 from stepcredit.integrations.engines import examine
 from stepcredit.integrations.engines.installed import VERL
-from stepcredit.integrations.engines.rows import episode_rows
+from stepcredit.integrations.engines.rows import credit_rows, episode_rows
 from stepcredit.integrations.verl import advantage, losses, plugin
+from stepcredit.integrations.verl.recipe import overrides
 from stepcredit.integrations.verl.tasks import TaskDataset
 from stepcredit.policy.losses import policy_loss, reference_penalty, token_weights
 from stepcredit.policy.settings import OBJECTIVES
+from stepcredit.training.config import make_config
 
 SETTINGS = {"environment_options": {"families": ["pick"], "train": 6, "valid_seen": 1, "valid_unseen": 1}}
 
@@ -147,6 +151,7 @@ def config(**changes: Any) -> Any:
         "algorithm": {"adv_estimator": "stepcredit_graft", "use_kl_in_reward": False, "stepcredit": {"lam": 0.8}},
         "data": {"dataloader_num_workers": 0, "train_files": "train", "train_batch_size": 2, "stepcredit": SETTINGS},
         "trainer": {"v1": {"trainer_mode": "sync"}},
+        "critic": {"enable": None},
     }
     return OmegaConf.merge(OmegaConf.create(values), OmegaConf.create(changes))
 
@@ -165,7 +170,14 @@ def test_options_are_read_like_those_of_the_command_line() -> None:
         ({"algorithm": {"stepcredit": {"lamb": 1}}}, "Did you mean 'lam'"),
         ({"algorithm": {"stepcredit": {"lam": 2}}}, "lam"),
         ({"algorithm": {"use_kl_in_reward": True}}, "use_kl_loss"),
-        ({"algorithm": {"adv_estimator": "stepcredit_gae"}}, "needs 'values' for every turn"),
+        ({"algorithm": {"adv_estimator": "stepcredit_gae"}}, "set critic.enable=True"),
+        (
+            {
+                "algorithm": {"adv_estimator": "stepcredit_hcapo", "stepcredit": None},
+                "data": {"custom_cls": {"path": "pkg://stepcredit.integrations.verl.tasks"}},
+            },
+            "agent loop of your own",
+        ),
         ({"data": {"dataloader_num_workers": 8, "stepcredit": {"root": "fitted"}}}, "dataloader_num_workers=0"),
         ({"data": {"stepcredit": {"root": "fitted"}}, "trainer": {"v1": {"trainer_mode": "separate_async"}}}, "sync"),
     ],
@@ -182,6 +194,22 @@ def test_a_configuration_is_refused_before_anything_is_rolled_out(changes: dict[
     Trainer(config())
     with pytest.raises(OptionError, match=message):
         Trainer(config(**changes))
+
+
+@pytest.mark.parametrize(
+    ("method", "objective", "refused"),
+    [("graft", "graft", ""), ("tsbpo", "tsbpo", ""), ("gae", "ppo", ""), ("hcapo", "gigpo", "agent loop of your own")],
+)
+def test_recipes_fit_verls_own_configuration(method: str, objective: str, refused: str) -> None:
+    recipe = {"model": "models/base", "constrained": False, "method": method, "objective": objective}
+    arguments = overrides(make_config({**recipe, "learning_rate": 1e-6, "update_options": {"max_grad_norm": 0.5}}))
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        composed = compose("ppo_trainer", overrides=arguments)
+    assert composed.actor_rollout_ref.actor.optim.clip_grad == 0.5
+    assert composed.critic.optim.lr == 1e-5
+    assert composed.critic.enable is (True if method == "gae" else None)
+    with pytest.raises(OptionError, match=refused) if refused else nullcontext():
+        advantage.check_config(composed)
 
 
 def test_stock_estimators_are_untouched() -> None:
@@ -272,6 +300,34 @@ def test_the_actors_entropy_fills_rows_that_have_none() -> None:
     assert known is not None
     assert known["entropy"] == 0.25
     assert padding is None
+
+
+def test_the_critics_value_of_a_turn_knows_its_prompt_alone() -> None:
+    """A_t + P_t + V_t is what the critic learns, by hand with γ = λ = 1: the rest of the episode's rewards."""
+    turns = (Turn("x", "go", reward=1.0, penalty=0.5), Turn("y", "go", reward=4.0))
+    rows = episode_rows(Episode("t", "a", turns, "end", True, stop="won"))
+    mask, first_is_seen = torch.tensor([1, 1]), torch.tensor([0, 1])
+    values = [torch.tensor([2.0, 9.0]), torch.tensor([9.0, 3.0]), torch.zeros(2)]
+    filled = advantage.with_values([*rows, None], values, [mask, first_is_seen, torch.zeros(2).long()])
+    assert [row and row["value"] for row in filled] == [2.0, 3.0, None]
+    credit = credit_rows(filled, "gae", {"gamma": 1.0, "lam": 1.0})
+    np.testing.assert_allclose(credit.advantage[:2], [5.0 - 2.0 - 0.5, 4.0 - 3.0])
+    np.testing.assert_allclose(advantage.critic_targets(filled, credit.advantage)[:2], [5.0, 4.0])
+
+
+def test_methods_with_a_column_run_where_something_supplies_it() -> None:
+    class Trainer:
+        def __init__(self, config: Any) -> None:
+            self.config = config
+
+        def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+            return batch
+
+    advantage.change(Trainer)
+    with_critic = {"algorithm": {"adv_estimator": "stepcredit_gae"}, "critic": {"enable": True}}
+    own_loop = {"algorithm": {"adv_estimator": "stepcredit_hcapo", "stepcredit": None}}
+    for changes in (with_critic, own_loop):
+        assert Trainer(config(**changes)).config.algorithm.adv_estimator.startswith("stepcredit_")
 
 
 def test_dataset_yields_the_tasks_of_a_split() -> None:

@@ -52,6 +52,8 @@ RUNS: dict[str, dict[str, Any]] = {
         "branch_budget": TASKS * GROUP,
         "allocation_options": {"pool": TASKS},
     },
+    # verl's own critic, whose values the method takes.
+    "gae": {"method": "gae", "objective": "ppo"},
 }
 
 
@@ -75,12 +77,22 @@ def steps(folder: Path) -> list[tuple[list[dict[str, Any]], list[Any]]]:
     ]
 
 
+def logged(folder: Path) -> list[dict[str, str]]:
+    """The metrics that verl printed of both updates, as it spells them."""
+    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+    lines = [line for step in (1, 2) for line in printed.splitlines() if f"step:{step} - " in line]
+    assert len(lines) == 2
+    return [dict(part.rsplit(":", 1) for part in line.split(" - ")[1:] if ":" in part) for line in lines]
+
+
 def test_advantages_equal_assign_on_the_written_rollouts(run: Any) -> None:
     name, folder = run
-    options = RUNS[name].get("method_options", {})
     spread = 0.0
     for rows, episodes in steps(folder):
         turns = Turns.from_episodes(episodes)
+        options = dict(RUNS[name].get("method_options", {}))
+        if name == "gae":
+            options["values"] = np.array([turn.extra["value"] for episode in episodes for turn in episode.turns])
         credit = assign(turns, RUNS[name]["method"], **options)
         wanted = {
             (turns.episode_names[turns.episode[row]], int(turns.turn[row])): value
@@ -119,12 +131,32 @@ def test_episodes_have_a_row_for_every_turn_and_groups_are_whole(run: Any) -> No
             assert branch.turns[0].observation == parent.turns[branch.parent.turn].observation
 
 
+def test_verls_critic_gives_the_values_and_learns_the_returns(run: Any) -> None:
+    name, folder = run
+    if name != "gae":
+        assert not any("values" in row for rows, _ in steps(folder) for row in rows)
+        return
+    values = []
+    for rows, episodes in steps(folder):
+        turns = {episode.episode: episode.turns for episode in episodes}
+        for row in rows:
+            if row["padding"]:
+                continue
+            turn = turns[row["turn"]["episode"]][row["turn"]["turn"]]
+            # What verl holds for the first response token, whose value knows the prompt alone.
+            assert row["values"][0] == pytest.approx(turn.extra["value"], abs=1e-6)
+            target = row["advantages"][0] + turn.penalty + row["values"][0]
+            np.testing.assert_allclose(row["returns"], target, atol=1e-5)
+            values.append(row["values"][0])
+    assert np.std(values) > 1e-3
+    for metrics in logged(folder):
+        assert float(metrics["critic/vf_loss"]) > 0
+        assert float(metrics["critic/grad_norm"]) > 0
+
+
 def test_verl_trained(run: Any) -> None:
     name, folder = run
-    printed = (folder / "printed.txt").read_text(encoding="utf-8")
-    for step in (1, 2):
-        (line,) = [text for text in printed.splitlines() if f"step:{step} - " in text]
-        metrics = dict(part.rsplit(":", 1) for part in line.split(" - ")[1:] if ":" in part)
+    for metrics in logged(folder):
         assert float(metrics["actor/grad_norm"]) > 0
         assert float(metrics["stepcredit/mean_abs_advantage"]) > 0
         # The server and the trainer give the same log-probabilities: prompts, tokens and weights are the same.

@@ -29,7 +29,7 @@ from stepcredit.core.files import write_episodes
 from stepcredit.credit.catalogue import find_method
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.integrations.engines.generation import EnginePolicy, Generate, Generated, without_entropy
-from stepcredit.integrations.engines.rows import credit_episodes
+from stepcredit.integrations.engines.rows import COLUMNS, credit_episodes, needed_columns
 from stepcredit.integrations.engines.tokens import TokenRow, dialogue_row, scored_tokens, token_advantages
 from stepcredit.policy.conversation import Conversation
 from stepcredit.policy.tokens import Codec
@@ -193,7 +193,7 @@ class StepCreditGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not in
             for nowhere.
 
     Raises:
-        OptionError: no such method or option, or a value that does not fit.
+        OptionError: no such method or option, a value that does not fit, or a method whose numbers nothing supplies.
     """
 
     def __init__(
@@ -207,6 +207,12 @@ class StepCreditGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not in
     ) -> None:
         self.method = method
         self.method_options = find_method(method).check_options(method_options or {})
+        needed = needed_columns(method)
+        if needed and isinstance(kwargs.get("rollout_func"), EnvironmentRollout):
+            raise OptionError(
+                f"Method {method!r} needs {needed[0]!r} for every turn, which TRL has no model for; use a rollout "
+                f"function of your own that puts {COLUMNS[needed[0]]!r} into the extra of every turn."
+            )
         self.rollout_folder = None if rollout_folder is None else Path(rollout_folder)
         super().__init__(*args, reward_funcs=reward_funcs, **kwargs)
 

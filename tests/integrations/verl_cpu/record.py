@@ -26,14 +26,14 @@ def watch(module: ModuleType) -> None:
 def write(path: Path, batch: Any) -> None:
     import transfer_queue as tq
 
-    fields = ["advantages", "response_mask", "loss_mask", "extra_fields", "prompts", "responses"]
+    fields = ["advantages", "returns", "values", "response_mask", "loss_mask", "extra_fields", "prompts", "responses"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     rows = [
         {
             "key": key,
             "padding": bool(tag.get("is_padding")),
             "turn": getattr(data["extra_fields"][index], "data", data["extra_fields"][index])["stepcredit"],
-            **{name: data[name][index].tolist() for name in fields if name != "extra_fields"},
+            **{name: data[name][index].tolist() for name in fields if name != "extra_fields" and name in data},
         }
         for index, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True))
     ]

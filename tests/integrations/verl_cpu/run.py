@@ -11,6 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 
+_ENGINES = ("actor_rollout_ref.actor.fsdp_config", "actor_rollout_ref.ref.fsdp_config", "critic.fsdp")
+
 MACHINE = (
     "trainer.device=cpu",
     "trainer.n_gpus_per_node=1",
@@ -36,13 +38,13 @@ MACHINE = (
     "actor_rollout_ref.actor.strategy=fsdp2",
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
     "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8",
-    *(f"actor_rollout_ref.{role}.fsdp_config.use_torch_compile=False" for role in ("actor", "ref")),
-    *(f"actor_rollout_ref.{role}.fsdp_config.model_dtype=fp32" for role in ("actor", "ref")),
-    *(
-        f"+actor_rollout_ref.{role}.fsdp_config.mixed_precision.{part}_dtype=fp32"
-        for role in ("actor", "ref")
-        for part in ("param", "reduce", "buffer")
-    ),
+    "critic.strategy=fsdp2",
+    "critic.ppo_micro_batch_size_per_gpu=8",
+    "critic.model.use_remove_padding=False",
+    "critic.model.enable_gradient_checkpointing=False",
+    *(f"{engine}.use_torch_compile=False" for engine in _ENGINES),
+    *(f"{engine}.model_dtype=fp32" for engine in _ENGINES),
+    *(f"+{engine}.mixed_precision.{part}_dtype=fp32" for engine in _ENGINES for part in ("param", "reduce", "buffer")),
 )
 """Overrides that a machine without an accelerator needs; none of them is about credit."""
 

@@ -24,7 +24,6 @@ class AtifReader:
     """Reads ATIF trajectories."""
 
     name = "atif"
-    summary = "ATIF trajectories (Harbor: TRIAL/agent/trajectory.json), one document or one a line"
     group_by = "extra.task"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

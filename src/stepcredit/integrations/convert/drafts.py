@@ -56,12 +56,10 @@ class Reader(Protocol):
 
     Attributes:
         name: what ``--format`` calls it.
-        summary: which stack writes it, in one line.
         group_by: the fields of a record that make a good ``--group-by`` where the log has no group ids.
     """
 
     name: str
-    summary: str
     group_by: str
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

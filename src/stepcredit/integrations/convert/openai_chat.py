@@ -20,7 +20,6 @@ class OpenaiReader:
     """Reads chats in the form of OpenAI's API."""
 
     name = "openai"
-    summary = "chats in OpenAI's form, one a line: messages, and reward and group beside them"
     group_by = "FIELD"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

@@ -23,7 +23,6 @@ class SkyrlReader:
     """Reads evaluation dumps of SkyRL."""
 
     name = "skyrl"
-    summary = "SkyRL evaluation dumps, one .jsonl a data source"
     group_by = "input_prompt"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

@@ -22,7 +22,6 @@ class TrlReader:
     """Reads completions that TRL's GRPO trainer logs."""
 
     name = "trl"
-    summary = "TRL completions, one .parquet a logging step"
     group_by = "step,prompt"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

@@ -41,7 +41,6 @@ class VerifiersReader:
     """Reads traces of verifiers and prime-rl."""
 
     name = "verifiers"
-    summary = "verifiers and prime-rl traces.jsonl: episodes of message trees"
     group_by = "task.hash"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

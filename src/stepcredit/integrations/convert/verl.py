@@ -36,7 +36,6 @@ class VerlReader:
     """Reads rollout and validation dumps of verl, V1 and v0."""
 
     name = "verl"
-    summary = "verl rollout and validation dumps (V1 and v0), one .jsonl a step"
     group_by = "step,input"
 
     def recognises(self, record: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ A row is a dict of plain values. Its keys are those of the rollout format (``doc
 turn's in one flat dict, and
 
 * ``turn``: 0-based index among the episode's own turns; ``turns``: how many there are;
+* ``value``, ``hindsight``: what the methods ``gae`` and ``hcapo`` take for every turn, where something supplies it;
 * ``episode_extra``, ``turn_extra``: what the format does not name.
 
 Required are ``task``, ``episode``, ``turn``, ``turns``, ``observation``, ``action``, ``final_observation`` and
@@ -12,26 +13,31 @@ Required are ``task``, ``episode``, ``turn``, ``turns``, ``observation``, ``acti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import orjson
 
 from stepcredit.core.credit import Credit, FloatArray
-from stepcredit.core.episodes import Episode
+from stepcredit.core.episodes import Episode, Turn
 from stepcredit.core.errors import InputError
 from stepcredit.core.parsing import parse_episode
 from stepcredit.core.turns import Turns
-from stepcredit.credit.catalogue import assign
+from stepcredit.credit.catalogue import assign, find_method
 from stepcredit.rollouts.types import Rollout
 from stepcredit.training.outcomes import played_out
 
 Row = Mapping[str, Any]
 
 _EPISODE_KEYS = ("task", "episode", "final_observation", "success", "score", "stop")
-_TURN_KEYS = ("observation", "action", "reward", "penalty", "valid", "nll", "entropy", "state")
+COLUMNS: Mapping[str, str] = MappingProxyType({"values": "value", "hindsight": "hindsight"})
+"""Options of methods that are a column, and the key of a turn that holds its number; all of them finite."""
+
+_TURN_KEYS = ("observation", "action", "reward", "penalty", "valid", "nll", "entropy", "state", *COLUMNS.values())
 _REQUIRED = ("task", "episode", "turn", "turns", "observation", "action", "final_observation", "success")
 
 
@@ -121,10 +127,40 @@ def credit_episodes(
     if not learnt:
         return advantage, None
     turns = Turns.from_episodes(learnt)
-    credit = assign(turns, method, **options)
+    credit = assign(turns, method, **{**options, **_columns(learnt, method)})
     for index, episode in enumerate(learnt):
         advantage[episode.episode] = credit.advantage[turns.start[index] : turns.start[index + 1]]
     return advantage, credit
+
+
+def needed_columns(method: str) -> list[str]:
+    """Options of a method that are a column of the batch."""
+    return [name for name in find_method(method).options if name in COLUMNS]
+
+
+def _columns(episodes: Sequence[Episode], method: str) -> dict[str, FloatArray]:
+    """``[N]`` by option: the columns that a method takes, read off the turns.
+
+    Raises:
+        InputError: a turn has no number there.
+    """
+    return {
+        option: np.array(
+            [
+                _number(turn, key, f"Turn {index} of episode {episode.episode!r}", method)
+                for episode in episodes
+                for index, turn in enumerate(episode.turns)
+            ]
+        )
+        for option, key in ((option, COLUMNS[option]) for option in needed_columns(method))
+    }
+
+
+def _number(turn: Turn, key: str, place: str, method: str) -> float:
+    value: Any = turn.extra.get(key)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise InputError(f"{place} has {value!r} as {key!r}; method {method!r} needs a finite number there.")
+    return float(value)
 
 
 def _by_episode(rows: Sequence[Row | None]) -> dict[str, dict[int, Row]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from stepcredit.core.errors import InputError
+from stepcredit.core.errors import InputError, MissingExtraError
 from stepcredit.environments.protocol import Environment, Info, Task
 from stepcredit.integrations.environments.suite import ReadSuite, game_files, listed
 from stepcredit.integrations.optional import require
@@ -121,7 +121,7 @@ def start_game(file: Path, wrappers: Sequence[Callable[[Any], Any]] = ()) -> Any
 
     Raises:
         InputError: the file is not there or is no game.
-        MissingExtraError: TextWorld is not installed.
+        MissingExtraError: TextWorld, or the part of it that plays such games, is not installed.
     """
     textworld = require("textworld", "Playing TextWorld games")
     asked = textworld.EnvInfos(
@@ -129,6 +129,9 @@ def start_game(file: Path, wrappers: Sequence[Callable[[Any], Any]] = ()) -> Any
     )
     try:
         return textworld.start(str(file), asked, list(wrappers))
+    except ImportError as error:  # a part of TextWorld that not every game needs
+        reason = " ".join(str(error).split())
+        raise MissingExtraError(f"Cannot start the game {str(file)!r}: {reason}") from error
     except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"Cannot start the game {str(file)!r}: {reason}") from error

@@ -16,14 +16,18 @@ import transfer_queue as tq
 from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 
+from stepcredit.core.credit import FloatArray
 from stepcredit.core.errors import InputError, OptionError
 from stepcredit.core.files import write_episodes
 from stepcredit.credit.catalogue import find_method
-from stepcredit.integrations.engines.rows import Row, RowCredit, credit_rows
+from stepcredit.integrations.engines.rows import Row, RowCredit, credit_rows, needed_columns
 from stepcredit.integrations.verl.plugin import PREFIX, replaced
 
 ROW = "stepcredit"
 """The key of ``extra_fields`` that holds a row's turn."""
+
+TASKS = "stepcredit.integrations.verl.tasks"
+"""The module of our dataset, whose items are played by our agent loop."""
 
 
 def change(trainer: type[Any]) -> None:
@@ -66,14 +70,19 @@ def check_config(config: DictConfig) -> None:
     """Refuse what would not mean what it says, before anything is rolled out.
 
     Raises:
-        OptionError: no such method or option; a method that needs numbers verl has no place for; a KL penalty in the
-            reward, which turn rewards would not contain; or an allocator that worker processes would copy.
+        OptionError: no such method or option; a method whose numbers nothing supplies; a KL penalty in the reward,
+            which turn rewards would not contain; or an allocator that worker processes would copy.
     """
     name, _ = method_of(config.algorithm)
-    given = [option.name for option in find_method(name).options.values() if option.kind is np.ndarray]
-    if given:
+    needed = needed_columns(name)
+    if "values" in needed and not config.critic.enable:
         raise OptionError(
-            f"Method {name!r} needs {given[0]!r} for every turn, and verl has no place for them; use another method."
+            f"Method {name!r} takes the values of verl's critic; set critic.enable=True and critic.model.path."
+        )
+    if "hindsight" in needed and str(config.data.get("custom_cls", {}).get("path", "")).endswith(TASKS):
+        raise OptionError(
+            f"Method {name!r} needs 'hindsight' for every turn, which stepcredit's agent loop does not score; "
+            f"use an agent loop of your own that does."
         )
     if config.algorithm.use_kl_in_reward:
         raise OptionError(
@@ -97,19 +106,20 @@ def replace_advantages(trainer: Any, batch: Any, metrics: dict[str, Any]) -> Any
         InputError: a row that is no padding has no turn.
     """
     method, options = method_of(trainer.config.algorithm)
-    fields = ["extra_fields", "response_mask", "loss_mask", "entropy"]
+    fields = ["extra_fields", "response_mask", "loss_mask", "entropy", "values"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     masks = data["response_mask"].unbind()
     rows = batch_rows(batch, data["extra_fields"])
     if "entropy" in data:
         rows = with_entropy(rows, data["entropy"].unbind(), masks)
+    if "values" in data:
+        rows = with_values(rows, data["values"].unbind(), masks)
     credit = credit_rows(rows, method, options)
-    values = [float(value) for value in np.nan_to_num(credit.advantage)]
+    targets = critic_targets(rows, credit.advantage) if "values" in needed_columns(method) else credit.advantage
     scored = (~np.isnan(credit.advantage)).tolist()
-    advantages = _jagged([mask.float() * value for mask, value in zip(masks, values, strict=True)])
     new = {
-        "advantages": advantages,
-        "returns": advantages,
+        "advantages": _on_tokens(credit.advantage, masks),
+        "returns": _on_tokens(targets, masks),
         "response_mask": _jagged([mask * keep for mask, keep in zip(masks, scored, strict=True)]),
         "loss_mask": _jagged([mask * keep for mask, keep in zip(data["loss_mask"].unbind(), scored, strict=True)]),
     }
@@ -162,6 +172,27 @@ def with_entropy(
     return filled
 
 
+def with_values(
+    rows: Sequence[Row | None], values: Sequence[torch.Tensor], masks: Sequence[torch.Tensor]
+) -> list[Row | None]:
+    """Rows with the critic's V(s_t): its value where the first response token was still to come.
+
+    verl keeps a value per response token, each read off the token before it, so the first one knows the whole prompt
+    and nothing of the response.
+    """
+    return [
+        None if row is None else {**row, "value": float(own[int(mask.argmax())])}
+        for row, own, mask in zip(rows, values, masks, strict=True)
+    ]
+
+
+def critic_targets(rows: Sequence[Row | None], advantage: FloatArray) -> FloatArray:
+    """``[R]`` what the critic learns, A_t + P_t + V_t: GAE's own return, which leaves penalties out."""
+    before = np.array([0.0 if row is None else row["value"] + (row.get("penalty") or 0.0) for row in rows])
+    targets: FloatArray = advantage + before
+    return targets
+
+
 def credit_metrics(rows: Sequence[Row | None], credit: RowCredit) -> dict[str, float]:
     """What verl logs beside its own metrics."""
     roots = [episode for episode in credit.episodes if episode.parent is None]
@@ -178,6 +209,11 @@ def credit_metrics(rows: Sequence[Row | None], credit: RowCredit) -> dict[str, f
 
 def _is_ours(config: DictConfig) -> bool:
     return str(config.algorithm.adv_estimator).startswith(PREFIX)
+
+
+def _on_tokens(values: FloatArray, masks: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A row's number on each of its response tokens, 0 on those of rows without one."""
+    return _jagged([mask.float() * float(value) for mask, value in zip(masks, np.nan_to_num(values), strict=True)])
 
 
 def _jagged(rows: Sequence[torch.Tensor]) -> torch.Tensor:

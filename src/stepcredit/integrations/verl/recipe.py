@@ -18,6 +18,8 @@ MODULE = "verl.trainer.main_ppo"
 _PENALTIES = {"k1": "k1", "abs": "abs", "k2": "k2", "k3": "low_var_kl", "tangent": "stepcredit_tangent"}
 _NO_DUAL_CLIP = 1e6
 """verl always has a dual clip; at this bound it never acts."""
+_CRITIC_RATE = 10.0
+"""Learning rate of the critic over the policy's, as between verl's own defaults and in our own trainer."""
 _TANGENT_BOUND = Objective().tangent_bound
 _BARE = re.compile(r"[A-Za-z_/][\w./:-]*")
 """Text that Hydra reads as itself, without quotes."""
@@ -49,6 +51,7 @@ def overrides(config: TrainConfig) -> list[str]:
         **_data(config),
         **_rollout(config),
         **_actor(config),
+        **_critic(config),
         "trainer.total_training_steps": config.updates,
         # verl stops at the first of the two limits, and a pass over few tasks is few updates.
         "trainer.total_epochs": config.updates,
@@ -136,17 +139,12 @@ def _rollout(config: TrainConfig) -> dict[str, Any]:
 
 
 def _actor(config: TrainConfig) -> dict[str, Any]:
-    objective, update = config_objective(config), config_update(config)
+    objective = config_objective(config)
     actor = "actor_rollout_ref.actor"
     mode, aggregation = _loss(objective)
-    decay = config.final_learning_rate != config.learning_rate
     values: dict[str, Any] = {
-        f"{actor}.optim.lr": config.learning_rate,
-        # verl knows no linear decay; half a cosine ends at the same rate.
-        **({f"{actor}.optim.lr_scheduler_type": "cosine"} if decay else {}),
-        **({f"{actor}.optim.min_lr_ratio": config.final_learning_rate / config.learning_rate} if decay else {}),
-        f"{actor}.ppo_epochs": update.epochs,
-        f"{actor}.grad_clip": update.max_grad_norm,
+        **_optimizer(f"{actor}.optim", config.learning_rate, config),
+        f"{actor}.ppo_epochs": config_update(config).epochs,
         f"{actor}.ppo_mini_batch_size": config.tasks_per_update,
         f"{actor}.policy_loss.loss_mode": mode,
         f"{actor}.loss_agg_mode": aggregation,
@@ -162,6 +160,29 @@ def _actor(config: TrainConfig) -> dict[str, Any]:
         values[f"{actor}.kl_loss_type"] = _PENALTIES[objective.penalty]
         values[f"{actor}.kl_loss_coef"] = objective.penalty_coef
     return values
+
+
+def _critic(config: TrainConfig) -> dict[str, Any]:
+    """verl's critic, a model of its own that starts as the policy does; ours is a head on the policy's trunk."""
+    objective = config_objective(config)
+    if not objective.value_coef:
+        return {}
+    return {
+        "critic.enable": True,
+        "critic.model.path": config.model,
+        **_optimizer("critic.optim", round(_CRITIC_RATE * config.learning_rate, 15), config),
+        "critic.cliprange_value": objective.value_clip,
+        "critic.loss_agg_mode": "seq-mean-token-mean",  # every turn counts once
+    }
+
+
+def _optimizer(prefix: str, rate: float, config: TrainConfig) -> dict[str, Any]:
+    values = {f"{prefix}.lr": rate, f"{prefix}.clip_grad": config_update(config).max_grad_norm}
+    if config.final_learning_rate == config.learning_rate:
+        return values
+    # verl knows no linear decay; half a cosine ends at the same rate.
+    ratio = config.final_learning_rate / config.learning_rate
+    return {**values, f"{prefix}.lr_scheduler_type": "cosine", f"{prefix}.min_lr_ratio": ratio}
 
 
 def _loss(objective: Objective) -> tuple[str, str]:
