@@ -1,7 +1,7 @@
 """Matched learning: every credit method on the same tasks, turns and initial weights, over many seeds.
 
 python benchmarks/learning.py [--model linear|tiny] [--seeds N] [--until HH:MM] [--smoke] [--only ARM …]
-python benchmarks/learning.py --table [--figure FILE.svg] [--page FILE.md]
+python benchmarks/learning.py --table [--against ARM] [--figure FILE.svg] [--page FILE.md]
 
 An arm is a credit method with its options, and for forests a way to allocate. Per arm and seed, a policy learns in the
 household's generated small rooms until it has played a budget of environment turns, branches included. Held fixed:
@@ -279,7 +279,7 @@ def read_runs(path: Path, scale: Scale) -> list[dict[str, Any]]:
     return sorted(kept, key=lambda line: (line["seed"], wanted[line["arm"], line["recipe"]]))
 
 
-def table(runs: Sequence[dict[str, Any]]) -> str:
+def table(runs: Sequence[dict[str, Any]], reference: str = REFERENCE) -> str:
     """Final success, area, and area less the reference arm's on the same seeds, a Markdown table, best area first."""
     by_arm: dict[str, dict[int, dict[str, Any]]] = {}
     for line in runs:
@@ -288,13 +288,13 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
     for arm, ran in by_arm.items():
         area = cluster_bootstrap([[line["area"]] for line in ran.values()])
         final = cluster_bootstrap([[line["final"]] for line in ran.values()])
-        against = by_arm.get(REFERENCE, {})
+        against = by_arm.get(reference, {})
         paired = [[line["area"] - against[seed]["area"]] for seed, line in ran.items() if seed in against]
-        gain = cluster_bootstrap(paired) if paired and arm != REFERENCE else None
+        gain = cluster_bootstrap(paired) if paired and arm != reference else None
         cells = (f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in (area, final))
         versus = "" if gain is None else f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
         rows.append((area.mean, f"| {arm} | {len(ran)} | {' | '.join(cells)} | {versus} |"))
-    head = f"| arm | seeds | area | final success | area − {REFERENCE} |\n| --- | --- | --- | --- | --- |"
+    head = f"| arm | seeds | area | final success | area − {reference} |\n| --- | --- | --- | --- | --- |"
     return "\n".join([head, *(row for _, row in sorted(rows, key=lambda row: -row[0]))])
 
 
@@ -351,8 +351,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="JSON lines; default benchmarks/results/learning-MODEL.jsonl")
     parser.add_argument("--work", type=Path, default=Path("runs/learning"), help="where tiny models are kept")
     parser.add_argument("--table", action="store_true", help="print the table of what is stored, and run nothing")
+    parser.add_argument(
+        "--against", default=REFERENCE, choices=[arm.name for arm in ARMS], help="arm of the differences"
+    )
     parser.add_argument("--figure", type=Path, help="draw the curves of what is stored there, as SVG")
-    parser.add_argument("--page", type=Path, help="put the table there, between <!-- table --> and <!-- end -->")
+    parser.add_argument("--page", type=Path, help="put the table there, between <!-- MODEL --> and <!-- end -->")
     return parser.parse_args()
 
 
@@ -380,13 +383,14 @@ def main() -> None:
                         file.write(json.dumps(line, ensure_ascii=False) + "\n")
                     print(f"seed {seed}, {arm.name}: area {line['area']}, final {line['final']}", file=sys.stderr)
     runs = read_runs(path, scale)
-    print(table(runs))
+    print(table(runs, options.against))
     if options.figure:
         draw(runs, options.figure)
     if options.page:
-        before, _, rest = options.page.read_text(encoding="utf-8").partition("<!-- table -->\n")
+        mark = f"<!-- {options.model} -->\n"
+        before, _, rest = options.page.read_text(encoding="utf-8").partition(mark)
         after = rest.partition("<!-- end -->")[2]
-        page = f"{before}<!-- table -->\n\n{table(runs)}\n\n<!-- end -->{after}"
+        page = f"{before}{mark}\n{table(runs)}\n\n<!-- end -->{after}"
         options.page.write_text(page, encoding="utf-8")
 
 

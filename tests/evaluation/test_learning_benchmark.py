@@ -37,11 +37,11 @@ def test_smoke_run_stores_lines_and_a_rerun_adds_none(
         assert 0 <= line["area"] <= 1
     assert capsys.readouterr().out.count("| 1 |") == 3
     page = tmp_path / "page.md"
-    page.write_text("Above.\n<!-- table -->\nold\n<!-- end -->\nBelow.\n", encoding="utf-8")
+    page.write_text("Above.\n<!-- linear -->\nold\n<!-- end -->\nBelow.\n", encoding="utf-8")
     run(monkeypatch, "--smoke", "--out", str(out), "--work", str(tmp_path), "--page", str(page))
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("Above.\n<!-- table -->\n\n| arm | seeds |")
+    assert text.startswith("Above.\n<!-- linear -->\n\n| arm | seeds |")
     assert text.endswith("\n\n<!-- end -->\nBelow.\n")
     assert "old" not in text
 
@@ -77,9 +77,10 @@ def test_table_pairs_seeds_with_the_reference(script: dict[str, Any]) -> None:
     ]
 
 
-def test_stored_runs_are_of_the_present_settings(script: dict[str, Any]) -> None:
-    path = RESULTS / "learning-linear.jsonl"
+@pytest.mark.parametrize("model", ["linear", "tiny"])
+def test_stored_runs_are_of_the_present_settings(script: dict[str, Any], model: str) -> None:
+    path = RESULTS / f"learning-{model}.jsonl"
     stored = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    kept = script["read_runs"](path, script["SCALES"]["linear"])
+    kept = script["read_runs"](path, script["SCALES"][model])
     assert len(kept) == len(stored) > 0
     assert len({(line["arm"], line["seed"]) for line in stored}) == len(stored)

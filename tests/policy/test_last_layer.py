@@ -75,25 +75,25 @@ def test_most_places_are_answered_by_the_whole_layer() -> None:
     assert len(hidden) == size - 1
 
 
-class _Mixing(nn.Module):
-    """A feed-forward part that looks at all tokens of the row up to its own."""
+class _Crowded(nn.Module):
+    """A feed-forward part that gives other numbers where it gets few tokens."""
 
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()
         self.plain = plain
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.plain(states) + states.cumsum(1)  # type: ignore[no-any-return]
+        return self.plain(states) * (1 if states.shape[1] >= 12 else 2)  # type: ignore[no-any-return]
 
 
 def test_a_layer_that_needs_all_tokens_keeps_them() -> None:
-    """It gives other numbers where it gets fewer tokens, and is found out when the model is loaded."""
+    """It is found out when the model is loaded."""
     torch.manual_seed(0)
     config, kind = FAMILIES["llama"]
     plain: Any = kind(deepcopy(config))
-    plain.model.layers[-1].mlp = _Mixing(plain.model.layers[-1].mlp)
+    plain.model.layers[-1].mlp = _Crowded(plain.model.layers[-1].mlp)
     model = PackedModel(plain, workers=1)
-    whole = pack(rows(range(9)))
+    whole = pack(rows(range(14)))
     one = model.hidden(whole.tokens, whole.positions, whole.layout, torch.tensor([8]))
     assert torch.equal(one[0], model.hidden(whole.tokens, whole.positions, whole.layout)[8])
 

@@ -249,8 +249,13 @@ def _packed_attention(
     *,
     layout: Layout,
     scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
+    # Capped scores and sinks: the weights of a small or untrained model do not show that they are missing.
+    if softcap is not None or s_aux is not None:
+        raise TypeError("Attention over packed rows neither caps scores nor has sinks.")
     layer = module.layer_idx
     assert isinstance(layer, int)
     return layout.attend(layer, query, key, value, scaling), None

@@ -92,18 +92,18 @@ class RaggedCache:
         fresh = [token for place, start in zip(order, shared, strict=True) for token in new[place][start:]]
         return CachedRows(self, spans, torch.tensor(fresh), last, np.concatenate(where) if any(shared) else None)
 
-    def store(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def store(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, grown to the present number of rows and columns.
 
         Args:
             layer: index of the layer.
-            like: new keys ``[1, groups, T, D]``, whose type, device, groups and D the storage takes.
+            key: new ones ``[1, groups, T, D]``, whose type, device, groups and D the storage takes.
+            value: likewise; D may be another one.
         """
         rows, columns = len(self._row) + len(self._free), self._columns
         found = self._stores.get(layer)
         if found is None:
-            empty = like.new_zeros(0, 0, like.shape[1], like.shape[3])
-            found = (empty, empty)
+            found = _empty(key), _empty(value)
         held_rows, held_columns = found[0].shape[:2]
         if held_rows < rows or held_columns < columns:
             if held_rows < rows:
@@ -111,6 +111,10 @@ class RaggedCache:
             found = (_grown(found[0], rows, columns), _grown(found[1], rows, columns))
             self._stores[layer] = found
         return found
+
+
+def _empty(like: Tensor) -> Tensor:
+    return like.new_zeros(0, 0, like.shape[1], like.shape[3])
 
 
 def _grown(store: Tensor, rows: int, columns: int) -> Tensor:
@@ -176,7 +180,7 @@ class CachedRows:
 
         ``places``, if any, are ``last`` without repetition.
         """
-        keys, values = self._cache.store(layer, key)
+        keys, values = self._cache.store(layer, key, value)
         if self._places is None:
             columns = keys.shape[1]
             starts = [span.row * columns + span.past for span in self._spans]

@@ -82,17 +82,17 @@ class _Narrowing:
 def _narrowing(kind: Any) -> type:
     """The layer class ``kind`` run twice: on the whole row for keys and values, on the selected places for the rest."""
 
-    def forward(self: Any, hidden_states: Tensor, **arguments: Any) -> Any:
+    def forward(self: Any, hidden_states: Tensor, *more: Any, **arguments: Any) -> Any:
         selected = arguments.get("layout")
         if not isinstance(selected, Selected):
-            return kind.forward(self, hidden_states, **arguments)
+            return kind.forward(self, hidden_states, *more, **arguments)
         whole = _Caught()
         with suppress(_StopLayerError):
-            kind.forward(self, hidden_states, **{**arguments, "layout": whole})
+            kind.forward(self, hidden_states, *more, **{**arguments, "layout": whole})
         tokens, places = hidden_states.shape[1], selected.places.to(hidden_states.device)
         own = {name: _at(value, places, tokens) for name, value in arguments.items()}
         own["layout"] = _Queries(selected, whole)
-        return kind.forward(self, hidden_states.index_select(1, places), **own)
+        return kind.forward(self, hidden_states.index_select(1, places), *_at(more, places, tokens), **own)
 
     return type(kind.__name__, (_Narrowing, kind), {"forward": forward})
 

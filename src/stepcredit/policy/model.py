@@ -22,6 +22,8 @@ _EQUAL, _ROUNDING = 1e-3, 0.1
 """Distance that logits may have from a model's own, as a share of their length: with whole and with half precision."""
 _FEW = 0.75
 """The last layer is narrowed to the selected places where they are fewer than this share: it costs a second call."""
+_UNSEEN = ("final_logit_softcapping", "attn_temperature_tuning")
+"""Settings that change logits, but not those of a short probe of small weights: a cap, a scale by place in the row."""
 _ENDLESS = 1 << 30
 """Tokens that a model without a limit on positions is said to hold."""
 
@@ -37,7 +39,8 @@ class PackedModel:
         parameters: those that are trained.
         dtype: of the arithmetic. bfloat16 is PyTorch's autocast, except for the output layer, which computes in the
             type of its weights.
-        context: tokens that a sequence may have: no more than the model has positions or a sliding window sees.
+        context: tokens that a sequence may have: no more than the model has positions or a sliding window sees, nor
+            than LongRoPE was first made for.
         workers: what computes parts of a batch.
 
     Args:
@@ -49,7 +52,8 @@ class PackedModel:
 
     Raises:
         OptionError: packed rows do not give the logits that the model itself gives (narrow sliding windows, recurrent
-            layers, scaled or capped logits), or the model cannot compute its layers again.
+            layers, scaled or capped logits, attention with caps or sinks), or the model cannot compute its layers
+            again.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class PackedModel:
         layout = _Alike(layout, self.dtype) if half else layout
         select = torch.arange(len(tokens)) if select is None else select
         wanted, own = torch.unique(select, return_inverse=True)
-        narrow = self._narrows and len(wanted) < _FEW * len(tokens)
+        narrow = self._narrows and 0 < len(wanted) < _FEW * len(tokens)
         with torch.autocast(self.device.type, self.dtype) if half else nullcontext():
             states: Tensor = self._body(
                 input_ids=tokens[None].to(self.device),
@@ -133,22 +137,30 @@ class PackedModel:
         Raises:
             OptionError: they differ.
         """
-        if not self._equals(own):
+        config = self.config.get_text_config()
+        if any(getattr(config, name, None) for name in _UNSEEN) or not self._equals(own):
             raise OptionError(
                 f"{type(self.module).__name__} cannot run on packed rows; "
                 f"choose a model with plain causal attention in every layer, such as Llama, Qwen 2 or Qwen 3."
             )
         self._narrows = narrow_last_layer(self.module)
-        self._narrows = self._narrows and self._equals(own, torch.tensor([3, 7, 8]))
+        self._narrows = self._narrows and self._equals(own, torch.tensor([3, 7, 8, 13]))
 
     def _equals(self, own: Tensor, select: Tensor | None = None) -> bool:
-        """Whether the logits at some places are the model's own."""
+        """Whether the logits at some places of a row are the model's own: a sequence, and its end once more.
+
+        What layers carry from token to token beside attention would reach the second end from the first.
+        """
         tokens = _probe_tokens(self.module)
+        size = len(tokens)
+        depth = torch.tensor([*range(size), *range(size - 4, size)])
+        tokens, own = tokens[depth], own[depth]
+        layout = Segments([size, 4], [(), [(0, size - 4)]])
         asked, self.dtype = self.dtype, self.head.weight.dtype
         try:
             with torch.no_grad():
-                packed = self.logits(tokens, torch.arange(len(tokens)), Segments([len(tokens)]), select)
-        except (TypeError, AttributeError, AssertionError, RuntimeError):
+                packed = self.logits(tokens, depth, layout, select)
+        except (TypeError, AttributeError, AssertionError, RuntimeError, ValueError, LookupError):
             return False  # an architecture that does not hand the layout through
         finally:
             self.dtype = asked
@@ -193,9 +205,17 @@ def _probe_logits(model: Any) -> Tensor:
 
 
 def _context(model: Any) -> int:
-    """Positions of a model, or its sliding window: within one, every token sees all before it."""
+    """Positions of a model, or its sliding window or chunk: within one, every token sees all before it.
+
+    LongRoPE rotates a whole row in another way once one sequence passes the original limit, so that limit holds.
+    """
     config = model.config.get_text_config()
-    limits = [getattr(config, name, None) for name in ("max_position_embeddings", "sliding_window")]
+    limits = [
+        getattr(config, name, None) for name in ("max_position_embeddings", "sliding_window", "attention_chunk_size")
+    ]
+    rotation = getattr(config, "rope_parameters", None) or {}
+    if rotation.get("rope_type") == "longrope":
+        limits.append(rotation.get("original_max_position_embeddings"))
     return min((limit for limit in limits if limit), default=_ENDLESS)
 
 
