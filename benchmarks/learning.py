@@ -300,8 +300,15 @@ def table(runs: Sequence[dict[str, Any]], reference: str = REFERENCE) -> str:
 
 PANELS: Mapping[str, Sequence[str]] = {
     "episodes and states": ("grpo", "rloo", "salt", "gigpo", "hgpo", "rtmc", "gaca"),
-    "graphs": ("gigpo", "graphgpo", "graft", "graft action", "graft raw", "graft action raw", "graft with episode"),
-    "trees": ("gigpo", "gigpo fitted", "tsbpo chains", "tsbpo none", "tsbpo random", "tsbpo fitted"),
+    "graphs": ("gigpo", "graphgpo", "graft", "graft action", "graft no GAE", "graft raw", "graft whole states"),
+    "trees": (
+        "gigpo",
+        "tsbpo none",
+        "tsbpo random",
+        "tsbpo fitted",
+        "tsbpo fitted no step",
+        "tsbpo fitted balanced",
+    ),
     "controls of gaca": (
         "grpo",
         "gaca fixed .25",
