@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stepcredit.core.errors import CheckpointError
+from stepcredit.core.errors import CheckpointError, StepcreditError
 
 
 def read_object(file: Path, *, absent: str) -> dict[str, Any]:
@@ -31,6 +32,21 @@ def read_object(file: Path, *, absent: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{str(file)!r} holds no JSON object; restore it.")
     return value
+
+
+@contextmanager
+def as_written(refusal: Callable[[str], StepcreditError]) -> Iterator[None]:
+    """Files that hold something else than we write are one sentence, not a missing key somewhere.
+
+    Args:
+        refusal: the error to raise, given what was found.
+    """
+    try:
+        yield
+    except StepcreditError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise refusal(repr(error)) from error
 
 
 def first_difference(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> str | None:

@@ -14,16 +14,16 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from stepcredit.core.episodes import Episode
-from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError, StepcreditError
+from stepcredit.core.errors import CheckpointError, EnvironmentFaultError, InputError, OptionError
 from stepcredit.core.files import open_atomic, read_episodes, write_episodes
 from stepcredit.core.lock import hold
-from stepcredit.core.objects import first_difference, read_object
+from stepcredit.core.objects import as_written, first_difference, read_object
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.evaluation.agents import Agent, Played, play_tasks
 from stepcredit.evaluation.protocols import Protocol
@@ -197,17 +197,12 @@ def load_evaluation(folder: Path) -> Kept:
         return Kept(folder, head["plan"], head["agent"], EvaluationResult(families, outcomes))
 
 
-@contextmanager
-def _as_written(folder: Path) -> Iterator[None]:
-    """Files that this module did not write are one sentence."""
-    try:
-        yield
-    except StepcreditError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{str(folder)!r} holds no evaluation as it was written ({error!r}); start it anew in another folder."
-        ) from None
+def _as_written(folder: Path) -> AbstractContextManager[None]:
+    return as_written(
+        lambda found: InputError(
+            f"{str(folder)!r} holds no evaluation as it was written ({found}); start it anew in another folder."
+        )
+    )
 
 
 @contextmanager

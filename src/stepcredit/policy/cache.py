@@ -159,7 +159,7 @@ class CachedRows:
         self._cache = cache
         self._spans = spans
         self._source = None if source is None else torch.from_numpy(source)
-        self._places: Tensor | None = None
+        self._slots: Tensor | None = None
         self._padded: tuple[slice, Tensor, Tensor] | None = None
 
     def positions(self) -> Tensor:
@@ -181,22 +181,22 @@ class CachedRows:
         ``places``, if any, are ``last`` without repetition.
         """
         keys, values = self._cache.store(layer, key, value)
-        if self._places is None:
+        if self._slots is None:
             columns = keys.shape[1]
             starts = [span.row * columns + span.past for span in self._spans]
             spans = [torch.arange(start, start + span.new) for start, span in zip(starts, self._spans, strict=True)]
-            self._places = torch.cat(spans).to(key.device)
+            self._slots = torch.cat(spans).to(key.device)
             if self._source is not None:
                 self._source = self._source.to(key.device)
         for store, new in ((keys, key), (values, value)):
             tokens = new[0].transpose(0, 1)
             taken = tokens if self._source is None else tokens.index_select(0, self._source)
-            store.view(-1, *store.shape[2:]).index_copy_(0, self._places, taken)
-        grouped = query.shape[1] != key.shape[1]
-        outputs = []
+            store.view(-1, *store.shape[2:]).index_copy_(0, self._slots, taken)
         asking = [span.fresh if places is None else min(span.fresh, 1) for span in self._spans]
         if max(asking) == 1 and (query.is_cuda or keys[0, 0].numel() <= _LIGHT):
             return self._attend_at_once(query, keys, values, scale, asking)
+        grouped = query.shape[1] != key.shape[1]
+        outputs = []
         parts = torch.split(query, asking, dim=2)
         for span, part, count in zip(self._spans, parts, asking, strict=True):
             if not count:

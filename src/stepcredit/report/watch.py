@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from stepcredit.core.episodes import Episode
-from stepcredit.core.errors import CheckpointError, StepcreditError
+from stepcredit.core.errors import CheckpointError
 from stepcredit.core.files import read_episodes
+from stepcredit.core.objects import as_written
 from stepcredit.evaluation.evaluate import OVERALL
 from stepcredit.report.overview import Line, evaluation_points, update_lines
 from stepcredit.report.runs import own_method, run_warnings
@@ -48,14 +49,9 @@ def snapshot(folder: Path) -> tuple[RenderableType, bool]:
         CheckpointError: the folder holds no run, or one whose recipe or log is not as training writes it.
         InputError: the newest rollout file cannot be read.
     """
-    try:
+    what = f"The recipe or the log of {str(folder)!r} is not as training writes it"
+    with as_written(lambda found: CheckpointError(f"{what} ({found}); restore both.")):
         return _snapshot(folder)
-    except StepcreditError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"The recipe or the log of {str(folder)!r} is not as training writes it ({error!r}); restore both."
-        ) from error
 
 
 def _snapshot(folder: Path) -> tuple[RenderableType, bool]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -20,6 +20,8 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 UPDATE_OPTIONS = ("epochs", "minibatch", "max_grad_norm", "micro_batch_tokens")
 """What ``update_options`` may hold; the other fields of ``UpdateSettings`` have recipe keys of their own."""
@@ -137,21 +139,36 @@ def load_config(recipe: Path | None, overrides: Mapping[str, Any]) -> TrainConfi
     return make_config(values)
 
 
+def checked(kind: type[Settings], values: Mapping[str, Any], *, unknown: str, known: Callable[[str], str]) -> Settings:
+    """Settings from plain values.
+
+    Args:
+        kind: which settings.
+        values: by key.
+        unknown: what a key that is none of theirs is called.
+        known: what is said of a key whose value does not fit.
+
+    Raises:
+        OptionError: an unknown key or a value that does not fit; one sentence naming the key.
+    """
+    for key in values:
+        if key not in kind.model_fields:
+            raise unknown_name(unknown, key, kind.model_fields)
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise misfit(known(key), first["input"], error) from None
+
+
 def make_config(values: Mapping[str, Any]) -> TrainConfig:
     """A checked configuration from plain values.
 
     Raises:
         OptionError: an unknown key or a value that does not fit; one sentence naming the key.
     """
-    for key in values:
-        if key not in TrainConfig.model_fields:
-            raise unknown_name("recipe key", key, TrainConfig.model_fields)
-    try:
-        config = TrainConfig(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise misfit(f"Recipe key {key!r}", first["input"], error) from None
+    config = checked(TrainConfig, values, unknown="recipe key", known=lambda key: f"Recipe key {key!r}")
     find_environment(config.environment)
     method_options(config)
     if (config_objective(config).value_coef > 0) != (config.method == "gae"):

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from stepcredit.core.errors import misfit, unknown_name
-
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from stepcredit.training.config import Count, NonNegative, Positive, checked
 
 
 class EnvironmentSettings(BaseModel):
@@ -48,12 +44,6 @@ def environment_settings(values: Mapping[str, Any]) -> EnvironmentSettings:
     Raises:
         OptionError: an unknown key or a value that does not fit; one sentence naming the key.
     """
-    for key in values:
-        if key not in EnvironmentSettings.model_fields:
-            raise unknown_name("key under data.stepcredit:", key, EnvironmentSettings.model_fields)
-    try:
-        return EnvironmentSettings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise misfit(f"data.stepcredit.{key}", first["input"], error) from None
+    return checked(
+        EnvironmentSettings, values, unknown="key under data.stepcredit:", known=lambda key: f"data.stepcredit.{key}"
+    )
