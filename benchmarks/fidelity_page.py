@@ -3,7 +3,8 @@
 python benchmarks/fidelity_page.py [--results FILE] [--docs FOLDER] [--tables]
 
 Rewrites what stands between ``<!-- table: NAME -->`` and ``<!-- end -->`` in ``fidelity.md``, and draws
-``fidelity.svg`` beside it (needs matplotlib, extra ``report``). ``--tables`` leaves the figure alone.
+``fidelity.svg`` and ``fidelity-parts.svg`` beside it (needs matplotlib, extra ``report``). ``--tables`` leaves the
+figures alone.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ def with_interval(values: Sequence[float]) -> str:
     return f"{number(values[0])} [{number(values[1])}, {number(values[2])}]" if values else "–"
 
 
+def with_half(values: Sequence[float], *, bold: bool = False) -> str:
+    """Mean and half the width of its interval, a dash where nothing was measured."""
+    if not values:
+        return "–"
+    mean = f"**{number(values[0])}**" if bold else number(values[0])
+    return f"{mean} ±{number((values[2] - values[1]) / 2)}"
+
+
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -75,13 +84,9 @@ def glance(results: Results) -> str:
     """All measures of all arms in the base cell."""
     cell = find_cell(results)
     assert cell is not None
-    plain = ("bias", "variance", "sign", "rank", "direction")
-    rows = []
-    for arm in by_error(cell):
-        found = cell["arms"][arm]
-        rest = [number(found[key][0]) for key in plain]
-        rows.append([named(arm), with_interval(found["error"]), *rest[:4], with_interval(found["cosine"]), rest[4]])
-    return markdown(["method", "error", "bias", "variance", "sign", "rank", "cosine", "direction"], rows)
+    measures = ("error", "bias", "variance", "sign", "rank", "cosine", "direction")
+    rows = [[named(arm), *(with_half(cell["arms"][arm][measure]) for measure in measures)] for arm in by_error(cell)]
+    return markdown(["method", *measures], rows)
 
 
 def by_world(results: Results, measure: str, best: Callable[..., float]) -> str:
@@ -90,19 +95,17 @@ def by_world(results: Results, measure: str, best: Callable[..., float]) -> str:
     arms = {name: cell["arms"] for name, cell in columns.items() if cell is not None}
     base = find_cell(results)
     assert base is not None
-    values = {
-        name: {arm: found[measure][0] for arm, found in rows.items() if found[measure]} for name, rows in arms.items()
-    }
+    values = {name: {arm: found[measure] for arm, found in rows.items()} for name, rows in arms.items()}
     leading = {
-        name: best((value for arm, value in row.items() if arm not in ORACLES), default=0.0)
+        name: best((found[0] for arm, found in row.items() if found and arm not in ORACLES), default=0.0)
         for name, row in values.items()
     }
     rows = []
     for arm in by_error(base):
         cells = []
         for name, row in values.items():
-            text = number(row[arm]) if arm in row else "–"
-            cells.append(f"**{text}**" if row.get(arm) == leading[name] else text)
+            found = row.get(arm, [])
+            cells.append(with_half(found, bold=found[:1] == [leading[name]]))
         rows.append([named(arm), *cells])
     return markdown(["method", *values], rows)
 
@@ -239,8 +242,18 @@ PANELS = {
 }
 
 
-MEASURED = {"error": "error", "cosine": "cosine, one group", "direction": "direction, 256 episodes"}
-"""A row of panels each."""
+FIGURES: Mapping[str, Mapping[str, str]] = {
+    "fidelity.svg": {"error": "error", "cosine": "cosine, one group", "direction": "direction, 256 episodes"},
+    "fidelity-parts.svg": {
+        "bias": "bias",
+        "variance": "variance",
+        "sign": "sign agreement",
+        "rank": "rank correlation",
+    },
+}
+"""File → measure → label; a row of panels each."""
+SILENT = ("error", "bias", "variance", "sign", "rank")
+"""Measures of which the exact advantage says nothing."""
 
 
 def series(results: Results, axis: str, arm: str, measure: str) -> Iterator[tuple[float, Sequence[float]]]:
@@ -251,8 +264,8 @@ def series(results: Results, axis: str, arm: str, measure: str) -> Iterator[tupl
             yield x, cell["arms"][arm][measure]
 
 
-def draw(results: Results, path: Path) -> None:
-    """Every measure along every axis, small multiples."""
+def draw(results: Results, measured: Mapping[str, str], path: Path) -> None:
+    """Measures along every axis, small multiples."""
     import matplotlib as mpl
     from matplotlib import pyplot
 
@@ -268,12 +281,14 @@ def draw(results: Results, path: Path) -> None:
         "svg.hashsalt": "stepcredit",
     }
     with mpl.rc_context(style):
-        figure, rows = pyplot.subplots(len(MEASURED), len(PANELS), figsize=(13, 8), sharey="row", sharex="col")
-        for row, (measure, title) in zip(rows, MEASURED.items(), strict=True):
-            for axes, (axis, label) in zip(row, PANELS.items(), strict=True):
+        figure, rows = pyplot.subplots(
+            len(measured), len(PANELS), figsize=(13, 8 * len(measured) / 3), sharey="row", sharex="col"
+        )
+        for row, (measure, title) in zip(rows, measured.items(), strict=True):
+            for axes, axis in zip(row, PANELS, strict=True):
                 for arm, (colour, line) in {**SHOWN, EXACT: ("#111111", "-")}.items():
                     points = list(series(results, axis, arm, measure))
-                    if measure == "error" and arm == EXACT:
+                    if measure in SILENT and arm == EXACT:
                         continue
                     x, y = [one for one, _ in points], [found[0] for _, found in points]
                     name = "tsbpo, forests" if arm == "tsbpo" else arm
@@ -285,9 +300,12 @@ def draw(results: Results, path: Path) -> None:
                     axes.xaxis.set_major_formatter(mpl.ticker.ScalarFormatter())
                 if axis == "alike":
                     axes.set_xticks([1, 2, 4])
-                if measure == "direction":
-                    axes.set_xlabel(label)
+                if measure == "variance":
+                    axes.set_yscale("log", base=2)
+                    axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
             row[0].set_ylabel(title)
+        for axes, label in zip(rows[-1], PANELS.values(), strict=True):
+            axes.set_xlabel(label)
         handles, names = rows[-1][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="lower center", ncols=5)
         figure.tight_layout(rect=(0, 0.07, 1, 1))
@@ -306,7 +324,8 @@ def main() -> None:
     page = options.docs / "fidelity.md"
     page.write_text(fill(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     if not options.tables:
-        draw(results, options.docs / "fidelity.svg")
+        for name, measured in FIGURES.items():
+            draw(results, measured, options.docs / name)
 
 
 if __name__ == "__main__":

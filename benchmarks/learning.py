@@ -1,7 +1,7 @@
 """Matched learning: every credit method on the same tasks, turns and initial weights, over many seeds.
 
 python benchmarks/learning.py [--model linear|tiny] [--seeds N] [--until HH:MM] [--smoke] [--only ARM …]
-python benchmarks/learning.py --table [--against ARM] [--figure FILE.svg] [--page FILE.md]
+python benchmarks/learning_page.py makes tables and figures from what it stores.
 
 An arm is a credit method with its options, and for forests a way to allocate. Per arm and seed, a policy learns in the
 household's generated small rooms until it has played a budget of environment turns, branches included. Held fixed:
@@ -16,8 +16,7 @@ Success on held-out games is measured after every eighth of the budget, always o
     area     area under success against turns, trapezoid, divided by the turns
 
 One JSON line a finished run goes to ``benchmarks/results/learning-MODEL.jsonl``; what stands there is not run again.
-Seeds are the outer loop, so all arms have the same number of seeds but for one. Intervals are 95 % bootstraps over
-seeds, and differences are paired by seed.
+Seeds are the outer loop, so that all arms of one call have as many seeds, but for one.
 
 The linear policy says a command as one token, which makes token mean, complete turn and turn-clip one objective. Arms
 that differ in those alone run on the tiny model only; all its arms start from the same imitation of the expert.
@@ -46,7 +45,6 @@ from stepcredit.credit.catalogue import assign
 from stepcredit.environments.catalogue import make_suite
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.evaluation.fidelity_states import TrueStates
-from stepcredit.evaluation.intervals import cluster_bootstrap
 from stepcredit.policy.settings import UpdateSettings
 from stepcredit.rollouts.collect import collect
 from stepcredit.training.build import Learner, build_policy, imitate_settings
@@ -60,8 +58,6 @@ from stepcredit.training.tasks import spread_over_families, training_tasks
 RESULTS = Path(__file__).resolve().parent / "results"
 POINTS = 8
 """Evaluations after the first one."""
-REFERENCE = "gigpo"
-"""The arm that differences are taken from."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,11 @@ def fingerprint(arm: Arm, scale: Scale) -> str:
     parts: list[Any] = [_recipe(arm, scale), scale.turns, scale.games, scale.rates]
     if arm.whole_states:
         parts.append("whole states")
-    return f"{zlib.crc32(json.dumps(parts, sort_keys=True).encode()):08x}"
+    return _digest(parts)
+
+
+def _digest(settings: Sequence[Any]) -> str:
+    return f"{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
 
 
 def _recipe(arm: Arm, scale: Scale) -> dict[str, Any]:
@@ -240,7 +240,9 @@ def _recipe(arm: Arm, scale: Scale) -> dict[str, Any]:
 
 def _initial_policy(config: TrainConfig, suite: TaskSuite, folder: Path) -> Learner:
     """Zero weights, or the seed's tiny model after its supervised start, which is learnt once."""
-    folder = folder / f"{config.model}-{config.seed}"
+    made_from = [config.environment_options, config.demonstrations, config.imitation_epochs]
+    made_from += [config.imitation_learning_rate, config.horizon]
+    folder = folder / f"{config.model}-{_digest(made_from)}-{config.seed}"
     policy = build_policy(config, suite, folder)
     start = folder / "start"
     if config.demonstrations and not start.is_dir():
@@ -270,104 +272,42 @@ def _success(policy: Learner, suite: TaskSuite, games: Sequence[Any], config: Tr
 
 
 def read_runs(path: Path, scale: Scale) -> list[dict[str, Any]]:
-    """Stored runs of this scale, by seed, arms in their order; runs of other settings are left out."""
+    """Stored runs of this scale, by seed, arms in their order.
+
+    Runs of other settings are left out, and so is a last line that a kill cut short.
+    """
     if not path.exists():
         return []
     wanted = {(arm.name, fingerprint(arm, scale)): place for place, arm in enumerate(ARMS)}
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
     kept = [line for line in lines if (line["arm"], line["recipe"]) in wanted]
     return sorted(kept, key=lambda line: (line["seed"], wanted[line["arm"], line["recipe"]]))
 
 
-def table(runs: Sequence[dict[str, Any]], reference: str = REFERENCE) -> str:
-    """Final success, area, and area less the reference arm's on the same seeds, a Markdown table, best area first."""
-    by_arm: dict[str, dict[int, dict[str, Any]]] = {}
-    for line in runs:
-        by_arm.setdefault(line["arm"], {})[line["seed"]] = line
-    rows = []
-    for arm, ran in by_arm.items():
-        area = cluster_bootstrap([[line["area"]] for line in ran.values()])
-        final = cluster_bootstrap([[line["final"]] for line in ran.values()])
-        against = by_arm.get(reference, {})
-        paired = [[line["area"] - against[seed]["area"]] for seed, line in ran.items() if seed in against]
-        gain = cluster_bootstrap(paired) if paired and arm != reference else None
-        cells = (f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in (area, final))
-        versus = "" if gain is None else f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-        rows.append((area.mean, f"| {arm} | {len(ran)} | {' | '.join(cells)} | {versus} |"))
-    head = f"| arm | seeds | area | final success | area − {reference} |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head, *(row for _, row in sorted(rows, key=lambda row: -row[0]))])
-
-
-PANELS: Mapping[str, Sequence[str]] = {
-    "episodes and states": ("grpo", "rloo", "salt", "gigpo", "hgpo", "rtmc", "gaca"),
-    "graphs": ("gigpo", "graphgpo", "graft", "graft action", "graft no GAE", "graft raw", "graft whole states"),
-    "trees": (
-        "gigpo",
-        "tsbpo none",
-        "tsbpo random",
-        "tsbpo fitted",
-        "tsbpo fitted no step",
-        "tsbpo fitted balanced",
-    ),
-    "controls of gaca": (
-        "grpo",
-        "gaca fixed .25",
-        "gaca fixed .5",
-        "gaca fixed .75",
-        "gaca fixed 1",
-        "gaca",
-        "gaca shuffled",
-    ),
-}
-"""Arms of each panel of the figure."""
-_COLOURS = ("#55585c", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-
-
-def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
-    """Mean success against turns by arm, a panel a family; needs matplotlib (extra ``report``)."""
-    import matplotlib as mpl
-    from matplotlib import pyplot
-
-    style: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "stepcredit", "axes.grid": True}
-    with mpl.rc_context({**style, "grid.color": "#e8e8e2", "axes.spines.top": False, "axes.spines.right": False}):
-        figure, panels = pyplot.subplots(1, len(PANELS), figsize=(14, 3.6), sharey=True)
-        for axes, (title, arms) in zip(panels, PANELS.items(), strict=True):
-            for colour, arm in zip(_COLOURS, arms, strict=False):
-                curves = [np.array(line["curve"]).T for line in runs if line["arm"] == arm]
-                if curves:
-                    grid = np.linspace(0, min(at[-1] for at, _ in curves), 41)
-                    mean = np.mean([np.interp(grid, at, success) for at, success in curves], axis=0)
-                    own = "#111111" if arm == REFERENCE else colour
-                    axes.plot(grid / 1000, mean, color=own, linewidth=1.5, label=arm)
-            axes.set_title(title, loc="left", fontsize=10)
-            axes.set_xlabel("thousand turns")
-            axes.legend(frameon=False, fontsize=7)
-        panels[0].set_ylabel("success on held-out games")
-        figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None})
-        pyplot.close(figure)
+def append_run(path: Path, line: Mapping[str, Any]) -> None:
+    """Store a run, in place of what a kill left of the last line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=sorted(SCALES), default="linear")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", nargs="+", metavar="ARM", help="these arms alone")
+    names = [arm.name for arm in ARMS]
+    parser.add_argument("--only", nargs="+", metavar="ARM", choices=names, help=f"these arms alone: {', '.join(names)}")
     parser.add_argument("--smoke", action="store_true", help="one short run of a few arms")
     parser.add_argument("--until", metavar="HH:MM", help="start no run after this time of today, UTC")
     parser.add_argument("--out", type=Path, help="JSON lines; default benchmarks/results/learning-MODEL.jsonl")
     parser.add_argument("--work", type=Path, default=Path("runs/learning"), help="where tiny models are kept")
-    parser.add_argument("--table", action="store_true", help="print the table of what is stored, and run nothing")
-    parser.add_argument(
-        "--against", default=REFERENCE, choices=[arm.name for arm in ARMS], help="arm of the differences"
-    )
-    parser.add_argument("--figure", type=Path, help="draw the curves of what is stored there, as SVG")
-    parser.add_argument("--page", type=Path, help="put the table there, between <!-- MODEL --> and <!-- end -->")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Run what is missing, one line a run; then print the table."""
+    """Run what is missing, one line a run."""
     options = _arguments()
     scale = (SMOKE if options.smoke else SCALES)[options.model]
     path = options.out or RESULTS / f"learning-{options.model}.jsonl"
@@ -376,29 +316,16 @@ def main() -> None:
         arms = [arm for arm in arms if arm.name in options.only]
     elif options.smoke:
         arms = [arm for arm in arms if arm.name in _SMOKE_ARMS]
-    if not options.table:
-        done = {(line["arm"], line["seed"]) for line in read_runs(path, scale)}
-        suite = make_suite("household", **scale.recipe.get("environment_options", {}))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for seed in range(1 if options.smoke else options.seeds):
-            for arm in arms:
-                if options.until and f"{datetime.now(UTC):%H:%M}" >= options.until:
-                    break
-                if (arm.name, seed) not in done:
-                    line = run(arm, seed, scale, suite, options.work)
-                    with path.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                    print(f"seed {seed}, {arm.name}: area {line['area']}, final {line['final']}", file=sys.stderr)
-    runs = read_runs(path, scale)
-    print(table(runs, options.against))
-    if options.figure:
-        draw(runs, options.figure)
-    if options.page:
-        mark = f"<!-- {options.model} -->\n"
-        before, _, rest = options.page.read_text(encoding="utf-8").partition(mark)
-        after = rest.partition("<!-- end -->")[2]
-        page = f"{before}{mark}\n{table(runs)}\n\n<!-- end -->{after}"
-        options.page.write_text(page, encoding="utf-8")
+    done = {(line["arm"], line["seed"]) for line in read_runs(path, scale)}
+    suite = make_suite("household", **scale.recipe.get("environment_options", {}))
+    for seed in range(1 if options.smoke else options.seeds):
+        for arm in arms:
+            if options.until and f"{datetime.now(UTC):%H:%M}" >= options.until:
+                return
+            if (arm.name, seed) not in done:
+                line = run(arm, seed, scale, suite, options.work)
+                append_run(path, line)
+                print(f"seed {seed}, {arm.name}: area {line['area']}, final {line['final']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,15 @@ def test_a_papers_protocol_and_what_replaces_it(runs: list[Path], capsys: pytest
     assert len(set(row["seeds"].values())) == 1
 
 
+def test_the_table_names_the_protocol_and_what_replaces_it(
+    runs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run_cli(["evaluate", str(runs[0]), "--protocol", "tsbpo", *SHORT]) == 0
+    title = " ".join(capsys.readouterr().out.split("episodes, 95 %")[0].split())
+    assert "protocol custom (tsbpo with other seeds, tasks, horizon, resamples)" in title
+
+
 def test_an_unchanged_protocol_keeps_its_name(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     found = result_of(["evaluate", str(runs[0]), "--protocol", "gigpo", "--horizon", "50", "--at-start"], capsys)
     assert found["plan"]["protocol"]["name"] == "gigpo"

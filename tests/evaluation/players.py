@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepcredit.environments.chain import ChainSuite
-from stepcredit.evaluation.folder import Plan
+from stepcredit.evaluation.plan import Plan
 from stepcredit.evaluation.protocols import Protocol
 from stepcredit.rollouts.types import Request, Response
 

@@ -16,7 +16,8 @@ from stepcredit.environments.chain import ChainEnvironment, ChainSuite
 from stepcredit.environments.protocol import Task
 from stepcredit.evaluation import folder as module
 from stepcredit.evaluation.agents import Agent
-from stepcredit.evaluation.folder import EvaluationResult, Plan, load_evaluation, run_evaluation
+from stepcredit.evaluation.folder import EvaluationResult, load_evaluation, run_evaluation
+from stepcredit.evaluation.plan import Plan
 from stepcredit.evaluation.results import OVERALL
 from stepcredit.rollouts.types import Request, Response
 
@@ -285,12 +286,17 @@ def test_two_evaluations_never_write_one_folder(suite: ChainSuite, tmp_path: Pat
         {"result": {}, "failures": [{"a": 1}]},
         {"result": {}},
         {"plan": {"protocol": {"resamples": "x"}}},
+        {"tasks": None},
+        {"tasks": 5},
+        {"first_seed": "0"},
     ],
 )
 def test_what_nobody_wrote_is_one_sentence(suite: ChainSuite, tmp_path: Path, head: dict[str, Any]) -> None:
     run(suite, tmp_path)
     whole = json.loads((tmp_path / "evaluation.json").read_text())
-    (tmp_path / "evaluation.json").write_text(json.dumps({**whole, **head} if "plan" in head else head))
+    if "result" not in head:
+        head = {**whole, "plan": {**whole["plan"], **head.get("plan", head)}}
+    (tmp_path / "evaluation.json").write_text(json.dumps(head))
     with pytest.raises(InputError, match=r"as it was written .*; start it anew"):
         load_evaluation(tmp_path)
 
@@ -299,11 +305,31 @@ def test_deep_and_incomplete_files_are_one_sentence(suite: ChainSuite, tmp_path:
     run(suite, tmp_path)
     lines = list(read_episodes(tmp_path / "episodes.jsonl.gz"))
     write_episodes(tmp_path / "episodes.jsonl.gz", lines[1:])
-    with pytest.raises(InputError, match=f"holds {len(lines) - 1} episodes of {len(lines)}"):
+    with pytest.raises(InputError, match="holds 1 episodes of task 'test/0' with seed 0, where 2 were to be played"):
         load_evaluation(tmp_path)
     (tmp_path / "evaluation.json").write_text("[" * 200_000)
     with pytest.raises(CheckpointError, match="is not JSON"):
         load_evaluation(tmp_path)
+
+
+@pytest.mark.parametrize("tasks", [["test/1"], ["test/0", "test/0"], ["test/0", "test/9"], []])
+def test_episodes_of_another_plan_are_no_figure(suite: ChainSuite, tmp_path: Path, tasks: list[str]) -> None:
+    plan = replace(chain_plan(suite, chain_protocol()), tasks=["test/0"])
+    run(suite, tmp_path, plan=plan)
+    head = json.loads((tmp_path / "evaluation.json").read_text())
+    head["plan"]["tasks"] = tasks
+    (tmp_path / "evaluation.json").write_text(json.dumps(head))
+    with pytest.raises(InputError, match=r"holds \d episodes of task 'test/\d' with seed 0, where \d were to be"):
+        load_evaluation(tmp_path)
+
+
+def test_a_part_of_other_tasks_is_refused(suite: ChainSuite, tmp_path: Path) -> None:
+    with pytest.raises(Killing):
+        run(suite, tmp_path, Killed(DoorPolicy(0.6), 2))
+    first, second = sorted((tmp_path / "parts").glob("*.gz"))
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(InputError, match="holds 0 episodes of task 'test/0' with seed 0, where 2 were to be played"):
+        run(suite, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"failures": [{"a": 1}]}', '{"failures": 3}'])

@@ -89,3 +89,18 @@ def test_what_cannot_be_selected_is_refused() -> None:
 def test_metrics_that_nobody_wrote_are_one_sentence(line: Any) -> None:
     with pytest.raises(InputError, match="not as training writes them"):
         select_checkpoint([[line]])
+
+
+@pytest.mark.parametrize("success", [None, "x", [1], True, float("nan"), -0.1, 1.1])
+def test_a_success_is_a_share(success: Any) -> None:
+    lines = metrics({"s": [0.1, 0.2]})
+    evaluation = next(line for line in lines if line["kind"] == "evaluation")
+    evaluation["families"]["all"]["success"]["mean"] = success
+    with pytest.raises(InputError, match="not as training writes them"):
+        select_checkpoint([lines])
+
+
+def test_an_update_is_a_whole_number() -> None:
+    lines = [{**line, "update": 0.5} if line["kind"] == "update" else line for line in metrics({"s": [0.1, 0.2]})]
+    with pytest.raises(InputError, match="not as training writes them"):
+        select_checkpoint([lines])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from stepcredit.core.errors import StepcreditError
 from stepcredit.report.batch import make_batch
 from stepcredit.report.compare import compare_report, paired_difference
 from stepcredit.report.distributions import batch_figures
@@ -146,6 +151,34 @@ def test_report_of_a_run_puts_its_own_method_first(tmp_path: Path) -> None:
     assert report.headline["success on valid (95 %: 65.0% – 85.0%)"] == "25.0% → 75.0%"
     assert report.headline["episodes played"] == "12"
     assert report.sampling == []
+
+
+def wrong_lines(line: Any) -> Iterator[Any]:
+    """The line with one value, anywhere in it, left out or of another kind."""
+    if isinstance(line, dict):
+        for name, value in line.items():
+            rest = {other: line[other] for other in line if other != name}
+            yield rest
+            for wrong in ("?", None, [], {}, -1, *wrong_lines(value)):
+                yield {**rest, name: wrong}
+
+
+@pytest.mark.parametrize("name", ["metrics", "timing", "config"])
+def test_a_log_of_another_kind_is_one_sentence_that_names_the_run(name: str, tmp_path: Path) -> None:
+    run, other = make_run(tmp_path / "run"), make_run(tmp_path / "other")
+    shutil.rmtree(run / "rollouts")
+    file = run / ("config.json" if name == "config" else f"{name}.jsonl")
+    *before, last = file.read_text().splitlines()
+    refusals = []
+    for wrong in wrong_lines(json.loads(last)):
+        file.write_text("\n".join([*before, json.dumps(wrong), ""]))
+        for read in (lambda: run_report(run), lambda: compare_report([other, run])):
+            try:
+                read()
+            except StepcreditError as error:
+                refusals.append(str(error))
+    assert refusals
+    assert all(f"recipe or the log of {str(run)!r} is not as training writes it" in one for one in refusals)
 
 
 def test_paired_difference_by_hand() -> None:

@@ -23,8 +23,9 @@ from stepcredit.core.errors import OptionError
 from stepcredit.core.text import harmless
 from stepcredit.environments.catalogue import find_environment, make_suite
 from stepcredit.environments.protocol import TaskSuite
-from stepcredit.evaluation.folder import EvaluationResult, Plan, run_evaluation
+from stepcredit.evaluation.folder import EvaluationResult, run_evaluation
 from stepcredit.evaluation.intervals import RESAMPLES
+from stepcredit.evaluation.plan import Plan
 from stepcredit.evaluation.protocols import CUSTOM, Protocol, find_protocol
 from stepcredit.evaluation.results import OVERALL, FamilyResult, unseen_share
 from stepcredit.policy.endpoint import ChatEndpoint
@@ -146,7 +147,8 @@ def evaluate(
         shown = {"target": target, "folder": str(folder), "plan": plan.to_json(), "agent": who, **result.to_json()}
         sys.stdout.write(harmless(jsonlib.dumps(shown, ensure_ascii=False)) + "\n")
     else:
-        print_result(f"{who['name']} on {name}, {chosen_split}: protocol {rules.name}", result)
+        changed = "" if rules.name == protocol else f" ({protocol} with other {', '.join(rules.given())})"
+        print_result(f"{who['name']} on {name}, {chosen_split}: protocol {rules.name}{changed}", result)
 
 
 def _environment_options(target: Target, environment: str, given: Mapping[str, str] | None) -> dict[str, Any]:

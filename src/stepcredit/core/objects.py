@@ -45,7 +45,7 @@ def as_written(refusal: Callable[[str], StepcreditError]) -> Iterator[None]:
         yield
     except StepcreditError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise refusal(repr(error)) from error
 
 

@@ -26,8 +26,8 @@ from stepcredit.core.lock import hold
 from stepcredit.core.objects import as_written, first_difference, read_object
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.evaluation.agents import Agent, Played, play_tasks
-from stepcredit.evaluation.protocols import Protocol
-from stepcredit.evaluation.results import OVERALL, FamilyResult, Outcome, summarize
+from stepcredit.evaluation.plan import Plan, first_unplanned
+from stepcredit.evaluation.results import FamilyResult, Outcome, summarize
 from stepcredit.rollouts.play import Progress
 
 HEAD = "evaluation.json"
@@ -36,43 +36,6 @@ BATCH = 64
 """Episodes played together; what a kill loses at most."""
 FAILING = 8
 """A batch in which so many episodes, and more than half, end in an error is not kept: something else is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is played: two evaluations can be compared where their plans are equal.
-
-    Attributes:
-        environment, environment_options, split: where the tasks live.
-        tasks: their identifiers, in order.
-        first_seed: repetitions have the seeds ``first_seed``, ``first_seed + 1``, …
-        protocol: how they are played.
-
-    Raises:
-        OptionError: a seed that no generator takes, or a file holds.
-    """
-
-    environment: str
-    environment_options: Mapping[str, Any]
-    split: str
-    tasks: Sequence[str]
-    first_seed: int
-    protocol: Protocol
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.first_seed < 2**32:
-            raise OptionError(f"The first seed is {self.first_seed}; expected a number from 0 to {2**32 - 1}.")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; the protocol with its sources."""
-        return {
-            "environment": self.environment,
-            "environment_options": dict(self.environment_options),
-            "split": self.split,
-            "first_seed": self.first_seed,
-            "protocol": {**self.protocol.settings(), "sources": dict(self.protocol.sources)},
-            "tasks": list(self.tasks),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +102,8 @@ def run_evaluation(
                 if part.finished:
                     with _as_written(folder):
                         played = part.read()
+                        names = [task.id for task in batch]
+                        _refuse_unplanned(folder, played, names, range(seed, seed + 1), protocol.episodes_per_task)
                 else:
                     played = play_tasks(agent, suite, batch, protocol, seed=seed, batch=number, progress=say)
                     _check(played)
@@ -189,12 +154,24 @@ def load_evaluation(folder: Path) -> Kept:
     if "result" not in head:
         raise CheckpointError(f"{str(folder)!r} is not finished; run the same evaluation again, and it continues.")
     with _as_written(folder):
-        outcomes = _read_played(folder / EPISODES, head).outcomes()
-        expected = head["result"]["families"][OVERALL]["episodes"]
-        if len(outcomes) != expected:
-            raise InputError(f"{str(folder)!r} holds {len(outcomes)} episodes of {expected}; run the evaluation again.")
-        families = summarize(outcomes, resamples=head["plan"]["protocol"]["resamples"])
-        return Kept(folder, head["plan"], head["agent"], EvaluationResult(families, outcomes))
+        plan, protocol = head["plan"], head["plan"]["protocol"]
+        played = _read_played(folder / EPISODES, head)
+        seeds = range(plan["first_seed"], plan["first_seed"] + protocol["seeds"])
+        _refuse_unplanned(folder, played, plan["tasks"], seeds, protocol["episodes_per_task"])
+        outcomes = played.outcomes()
+        families = summarize(outcomes, resamples=protocol["resamples"])
+        return Kept(folder, plan, head["agent"], EvaluationResult(families, outcomes))
+
+
+def _refuse_unplanned(folder: Path, played: Played, tasks: Sequence[str], seeds: range, times: int) -> None:
+    """Episodes that came from elsewhere, or are missing, would be a wrong figure.
+
+    Raises:
+        InputError: names the first.
+    """
+    difference = first_unplanned(played.outcomes(), tasks, seeds, times)
+    if difference is not None:
+        raise InputError(f"{str(folder)!r} holds {difference}; start it anew in another folder.")
 
 
 def _as_written(folder: Path) -> AbstractContextManager[None]:

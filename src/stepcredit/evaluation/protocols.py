@@ -77,6 +77,10 @@ class Protocol:
         sources = {**self.sources, **dict.fromkeys(changed, GIVEN)}
         return dataclasses.replace(self, **changed, name=CUSTOM, sources=sources)
 
+    def given(self) -> list[str]:
+        """The fields that ``replaced`` has changed."""
+        return [name for name, source in self.sources.items() if source == GIVEN]
+
     def settings(self) -> dict[str, Any]:
         """Every field but the sources."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "sources"]

@@ -7,6 +7,7 @@ whose mean over seeds is highest; a figure at an update fixed in advance has no 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stepcredit.core.errors import InputError, OptionError
+from stepcredit.core.objects import as_written
 from stepcredit.evaluation.results import OVERALL
 
 
@@ -81,10 +83,10 @@ def select_checkpoint(
         OptionError: no runs, no split or no update that all of them evaluated.
         InputError: a line of metrics is not as training writes it.
     """
-    try:
+    with as_written(
+        lambda found: InputError(f"The metrics of a run are not as training writes them ({found}); restore them.")
+    ):
         curves = [_curve(run) for run in runs]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"The metrics of a run are not as training writes them ({error!r}); restore them.") from None
     splits = [split for split in curves[0] if all(split in curve for curve in curves)] if curves else []
     if not splits:
         raise OptionError(
@@ -116,10 +118,16 @@ def _curve(metrics: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
     done = 0
     for line in metrics:
         if line["kind"] == "update":
-            done = line["update"]
+            done = operator.index(line["update"])
         elif line["kind"] == "evaluation" and line["moment"] != "control":
-            curve.setdefault(line["split"], {})[done] = line["families"][OVERALL]["success"]["mean"]
+            curve.setdefault(line["split"], {})[done] = _share(line["families"][OVERALL]["success"]["mean"])
     return curve
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"a success of {value!r}")
+    return float(value)
 
 
 def _means(curves: Sequence[Mapping[int, float]], split: str) -> list[SeedMean]:

@@ -16,6 +16,7 @@ from stepcredit.report.overview import (
     UPDATES,
     Line,
     evaluation_points,
+    run_figures,
     success_figures,
     training_figures,
     update_lines,
@@ -43,14 +44,11 @@ def compare_report(folders: Sequence[Path]) -> Report:
 
     Raises:
         InputError: fewer than two runs.
-        CheckpointError: a folder holds no run.
+        CheckpointError: a folder holds no run, or one whose recipe or log is not as training writes it.
     """
     if len(folders) < 2:
         raise InputError(f"Got {len(folders)} run to compare, expected at least two.")
-    runs = [
-        Run(label, run.read_config(), run.metrics(), run.path)
-        for label, run in zip(_labels(folders), map(RunFolder, folders), strict=True)
-    ]
+    runs = [_read(label, RunFolder(folder)) for label, folder in zip(_labels(folders), folders, strict=True)]
     metrics = {run.label: run.metrics for run in runs}
     differences = [found for run in runs[1:] for found in _differences(runs[0], run)]
     return Report(
@@ -65,6 +63,13 @@ def compare_report(folders: Sequence[Path]) -> Report:
         warnings=_warnings(runs, differences),
         tables={**_difference_table(runs[0].label, differences), **_config_table(runs)},
     )
+
+
+def _read(label: str, run: RunFolder) -> Run:
+    with run.as_written():
+        metrics = run.metrics()
+        run_figures(metrics, ())  # once alone, so that an error names the run
+        return Run(label, run.read_config(), metrics, run.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,28 +33,30 @@ def run_report(folder: Path, methods: Sequence[str] = METHODS) -> Report:
     """What the page of a run shows; the run's own method comes first.
 
     Raises:
-        CheckpointError: the folder holds no run.
+        CheckpointError: the folder holds no run, or one whose recipe or log is not as training writes it.
     """
     run = RunFolder(folder)
-    config = run.read_config()
-    metrics, timing = run.metrics(), run.metrics("timing")
+    with run.as_written():
+        config, metrics, timing = run.read_config(), run.metrics(), run.metrics("timing")
+        by_update = {one["update"]: one for one in update_lines(metrics)}
+        own, facts, headline = own_method(config), _facts(config, len(by_update)), _headline(metrics, timing)
+        figures, warnings = run_figures(metrics, timing), run_warnings(metrics)
     files = sorted((folder / "rollouts").glob("*.jsonl.gz"))
-    by_update = {one["update"]: one for one in update_lines(metrics)}
     batches = [
         make_batch(
             f"update {int(file.name.partition('.')[0])}",
             list(read_episodes(file)),
-            [own_method(config), *methods],
+            [own, *methods],
             metrics=by_update.get(int(file.name.partition(".")[0])),
         )
         for file in spread(files, UPDATES_SHOWN)
     ]
     return Report(
         title=folder.resolve().name,
-        facts=_facts(config, len(by_update)),
-        headline=_headline(metrics, timing),
-        figures=run_figures(metrics, timing),
-        warnings=run_warnings(metrics),
+        facts=facts,
+        headline=headline,
+        figures=figures,
+        warnings=warnings,
         config=config,
         batches=batches,
         sampling=_sampling(batches, len(files)),

@@ -14,9 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stepcredit.core.episodes import Episode
-from stepcredit.core.errors import CheckpointError
 from stepcredit.core.files import read_episodes
-from stepcredit.core.objects import as_written
 from stepcredit.evaluation.evaluate import OVERALL
 from stepcredit.report.overview import Line, evaluation_points, update_lines
 from stepcredit.report.runs import own_method, run_warnings
@@ -49,13 +47,12 @@ def snapshot(folder: Path) -> tuple[RenderableType, bool]:
         CheckpointError: the folder holds no run, or one whose recipe or log is not as training writes it.
         InputError: the newest rollout file cannot be read.
     """
-    what = f"The recipe or the log of {str(folder)!r} is not as training writes it"
-    with as_written(lambda found: CheckpointError(f"{what} ({found}); restore both.")):
-        return _snapshot(folder)
-
-
-def _snapshot(folder: Path) -> tuple[RenderableType, bool]:
     run = RunFolder(folder)
+    with run.as_written():
+        return _snapshot(run)
+
+
+def _snapshot(run: RunFolder) -> tuple[RenderableType, bool]:
     config, metrics = run.read_config(), run.metrics()
     updates = update_lines(metrics)
     control = not config["control_epochs"]
@@ -64,10 +61,10 @@ def _snapshot(folder: Path) -> tuple[RenderableType, bool]:
     evaluated = "after" in moments or not (config["eval_splits"] or config["also_evaluate"])
     finished = len(updates) >= config["updates"] and evaluated and (control or "control" in moments)
     parts = [
-        _head(folder, config, metrics),
+        _head(run.path, config, metrics),
         _curves(updates),
         _evaluations(metrics),
-        _newest(folder),
+        _newest(run.path),
         _warnings(metrics),
     ]
     return Group(*(part for part in parts if part is not None)), finished

@@ -19,7 +19,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from typing import IO, Any, Self
 from stepcredit.core.errors import CheckpointError
 from stepcredit.core.files import write_episodes
 from stepcredit.core.lock import hold
-from stepcredit.core.objects import read_object
+from stepcredit.core.objects import as_written, read_object
 from stepcredit.rollouts.types import Rollout
 
 KEEP = 2
@@ -139,12 +139,18 @@ class RunFolder:
                 ) from None
         return lines
 
+    def as_written(self) -> AbstractContextManager[None]:
+        """While a reader looks into recipe and log: a field that is missing or of another kind is a CheckpointError."""
+        what = f"The recipe or the log of {str(self.path)!r} is not as training writes it"
+        return as_written(lambda found: CheckpointError(f"{what} ({found}); restore both."))
+
     def forget_after(self, step: int) -> None:
         """Drop lines newer than a checkpoint's step: they will be computed again, each exactly once."""
         for name in ("metrics", "timing"):
             file = self.path / f"{name}.jsonl"
             if file.exists():
-                kept = [line for line in self.metrics(name) if line["step"] <= step]
+                with self.as_written():
+                    kept = [line for line in self.metrics(name) if line["step"] <= step]
                 with _refusals(f"write {str(file)!r}"):
                     _write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
 
