@@ -64,9 +64,12 @@ PANELS: Mapping[str, Sequence[str]] = {
         "graft raw",
         "graft turn-clip",
         "graft whole states",
+        "graft raw whole states",
     ),
     "trees": (
         "gigpo",
+        "gigpo fitted",
+        "tsbpo chains",
         "tsbpo none",
         "tsbpo random",
         "tsbpo fitted",
@@ -87,7 +90,7 @@ PANELS: Mapping[str, Sequence[str]] = {
 """Arms of each panel of the figure."""
 _FIXED = {REFERENCE: "#111111", "grpo": "#8b8f94", "gaca": "#cc79a7"}
 """Colours of the arms that several panels show."""
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e69f00", "#56b4e9", "#9a6b3f", "#7b3fa0")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e69f00", "#56b4e9", "#9a6b3f", "#7b3fa0", "#8a9a00")
 
 
 def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
