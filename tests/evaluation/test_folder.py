@@ -305,21 +305,32 @@ def test_deep_and_incomplete_files_are_one_sentence(suite: ChainSuite, tmp_path:
     run(suite, tmp_path)
     lines = list(read_episodes(tmp_path / "episodes.jsonl.gz"))
     write_episodes(tmp_path / "episodes.jsonl.gz", lines[1:])
-    with pytest.raises(InputError, match="holds 1 episodes of task 'test/0' with seed 0, where 2 were to be played"):
+    with pytest.raises(InputError, match=f"holds {len(lines) - 1} episodes, where {len(lines)} were to be played"):
         load_evaluation(tmp_path)
     (tmp_path / "evaluation.json").write_text("[" * 200_000)
     with pytest.raises(CheckpointError, match="is not JSON"):
         load_evaluation(tmp_path)
 
 
-@pytest.mark.parametrize("tasks", [["test/1"], ["test/0", "test/0"], ["test/0", "test/9"], []])
-def test_episodes_of_another_plan_are_no_figure(suite: ChainSuite, tmp_path: Path, tasks: list[str]) -> None:
-    plan = replace(chain_plan(suite, chain_protocol()), tasks=["test/0"])
-    run(suite, tmp_path, plan=plan)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tasks": ["test/1"]}, "0 episodes of task 'test/1' with seed 0, where 2 were to be played"),
+        ({"first_seed": 1}, "0 episodes of task 'test/0' with seed 2, where 2 were to be played"),
+        ({"tasks": ["test/0", "test/0"]}, "4 episodes, where 8 were to be played"),
+        ({"tasks": []}, "4 episodes, where 0 were to be played"),
+        ({"protocol": {"seeds": 10**12}}, "4 episodes, where 2000000000000 were to be played"),
+    ],
+)
+def test_episodes_of_another_plan_are_no_figure(
+    suite: ChainSuite, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    run(suite, tmp_path, plan=replace(chain_plan(suite, chain_protocol()), tasks=["test/0"]))
     head = json.loads((tmp_path / "evaluation.json").read_text())
-    head["plan"]["tasks"] = tasks
+    protocol = head["plan"]["protocol"] | change.pop("protocol", {})
+    head["plan"] |= {**change, "protocol": protocol}
     (tmp_path / "evaluation.json").write_text(json.dumps(head))
-    with pytest.raises(InputError, match=r"holds \d episodes of task 'test/\d' with seed 0, where \d were to be"):
+    with pytest.raises(InputError, match=f"holds {message}; start it anew"):
         load_evaluation(tmp_path)
 
 
@@ -328,7 +339,7 @@ def test_a_part_of_other_tasks_is_refused(suite: ChainSuite, tmp_path: Path) -> 
         run(suite, tmp_path, Killed(DoorPolicy(0.6), 2))
     first, second = sorted((tmp_path / "parts").glob("*.gz"))
     first.write_bytes(second.read_bytes())
-    with pytest.raises(InputError, match="holds 0 episodes of task 'test/0' with seed 0, where 2 were to be played"):
+    with pytest.raises(InputError, match="holds 4 episodes, where 8 were to be played; start it anew"):
         run(suite, tmp_path)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ class Plan:
         }
 
 
-def first_unplanned(outcomes: Sequence[Outcome], tasks: Iterable[str], seeds: range, times: int) -> str | None:
+def first_unplanned(outcomes: Sequence[Outcome], tasks: Sequence[str], seeds: range, times: int) -> str | None:
     """What episodes say that the plan does not, as a clause; None where they are the planned ones.
 
     Args:
@@ -58,6 +59,9 @@ def first_unplanned(outcomes: Sequence[Outcome], tasks: Iterable[str], seeds: ra
         seeds: of the repetitions.
         times: episodes of each task a seed.
     """
+    total = len(tasks) * len(seeds) * operator.index(times)
+    if len(outcomes) != total:
+        return f"{len(outcomes)} episodes, where {total} were to be played"
     planned = Counter((task, seed) for task in tasks for seed in seeds for _ in range(times))
     played = Counter((outcome.task, outcome.seed) for outcome in outcomes)
     for task, seed in [*planned, *played]:
