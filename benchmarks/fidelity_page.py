@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pages import STYLE, markdown, put
 
 ROOT = Path(__file__).resolve().parents[1]
 EXACT = "exact advantage"
@@ -29,7 +30,6 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
     "chain, stay": {"kind": "stay", "horizon": 12},
     "chain, fall": {"kind": "fall", "horizon": 12},
 }
-BLOCK = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 Results = Mapping[str, Any]
 
@@ -61,12 +61,6 @@ def with_half(values: Sequence[float], *, bold: bool = False) -> str:
         return "–"
     mean = f"**{number(values[0])}**" if bold else number(values[0])
     return f"{mean} ±{number((values[2] - values[1]) / 2)}"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def named(arm: str) -> str:
@@ -218,7 +212,9 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
 
 def fill(page: str, results: Results) -> str:
     """The page with its tables made from the results."""
-    return BLOCK.sub(lambda match: f"{match[1]}\n{TABLES[match[2]](results)}\n{match[3]}", page)
+    for name, make in TABLES.items():
+        page = put(page, f"table: {name}", make(results))
+    return page
 
 
 SHOWN = {
@@ -269,18 +265,7 @@ def draw(results: Results, measured: Mapping[str, str], path: Path) -> None:
     import matplotlib as mpl
     from matplotlib import pyplot
 
-    style: dict[Any, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#e8e8e2",
-        "legend.frameon": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "stepcredit",
-    }
-    with mpl.rc_context(style):
+    with mpl.rc_context({**STYLE}):
         figure, rows = pyplot.subplots(
             len(measured), len(PANELS), figsize=(13, 8 * len(measured) / 3), sharey="row", sharex="col"
         )

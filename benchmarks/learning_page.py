@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from learning import ARMS, RESULTS, SCALES, read_runs
+from pages import STYLE, markdown, put
 from scipy import stats
 
 PAGE = RESULTS.parents[1] / "docs" / "log" / "2026-11-30-learning-comparison.md"
@@ -38,10 +39,9 @@ def table(runs: Sequence[dict[str, Any]], reference: str = REFERENCE) -> str:
         area, final = ([line[measure] for line in ran.values()] for measure in ("area", "final"))
         paired = [line["area"] - against[seed]["area"] for seed, line in ran.items() if seed in against]
         versus = with_interval(paired, "+.3f") if arm != reference else ""
-        row = f"| {arm} | {len(ran)} | {with_interval(area)} | {with_interval(final)} | {versus} |"
-        rows.append((np.mean(area), row))
-    head = f"| arm | seeds | area | final success | area − {reference} |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head, *(row for _, row in sorted(rows, key=lambda row: -row[0]))])
+        rows.append((np.mean(area), [arm, str(len(ran)), with_interval(area), with_interval(final), versus]))
+    head = ["arm", "seeds", "area", "final success", f"area − {reference}"]
+    return markdown(head, [row for _, row in sorted(rows, key=lambda row: -row[0])])
 
 
 def with_interval(values: Sequence[float], form: str = ".3f") -> str:
@@ -98,8 +98,7 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib as mpl
     from matplotlib import pyplot
 
-    style: dict[Any, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "stepcredit", "axes.grid": True}
-    with mpl.rc_context({**style, "grid.color": "#e8e8e2", "axes.spines.top": False, "axes.spines.right": False}):
+    with mpl.rc_context({**STYLE}):
         figure, panels = pyplot.subplots(1, len(PANELS), figsize=(14, 3.6), sharey=True)
         for axes, (title, arms) in zip(panels, PANELS.items(), strict=True):
             colours = iter(_COLOURS)
@@ -112,7 +111,7 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
                     axes.plot(grid / 1000, mean, color=colour, linewidth=1.5, label=arm)
             axes.set_title(title, loc="left", fontsize=10)
             axes.set_xlabel("thousand turns")
-            axes.legend(frameon=False, fontsize=7)
+            axes.legend(fontsize=7)
         panels[0].set_ylabel("success on held-out games")
         figure.tight_layout()
         figure.savefig(path, metadata={"Date": None})
@@ -121,9 +120,7 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
 
 def fill(page: str, model: str, runs: Sequence[dict[str, Any]]) -> str:
     """The page with one model's table made from the stored runs."""
-    mark = f"<!-- {model} -->\n"
-    before, found, rest = page.partition(mark)
-    return f"{before}{mark}\n{table(runs)}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}" if found else page
+    return put(page, model, table(runs))
 
 
 def main() -> None:

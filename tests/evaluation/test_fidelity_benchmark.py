@@ -35,7 +35,8 @@ def test_smoke_size_measures_every_method(tmp_path: Path, monkeypatch: pytest.Mo
     assert {*found} >= {"command", "seed", "machine", "proposition", "mixture", "siblings", "lengths", "household"}
 
 
-def test_page_and_stored_results_agree(stored: dict[str, Any]) -> None:
+def test_page_and_stored_results_agree(stored: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))  # as if run from there
     page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
     script = runpy.run_path(str(BENCHMARKS / "fidelity_page.py"))
     assert script["fill"](page, stored) == page, "run: python benchmarks/fidelity_page.py"

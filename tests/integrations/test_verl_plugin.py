@@ -156,6 +156,20 @@ def config(**changes: Any) -> Any:
     return OmegaConf.merge(OmegaConf.create(values), OmegaConf.create(changes))
 
 
+def changed_trainer() -> type[Any]:
+    """A trainer class that computes our advantages; what is stock says so."""
+
+    class Trainer:
+        def __init__(self, config: Any) -> None:
+            self.config = config
+
+        def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+            return "stock", plugin.replaced.get()
+
+    advantage.change(Trainer)
+    return Trainer
+
+
 def test_options_are_read_like_those_of_the_command_line() -> None:
     assert advantage.method_of(config().algorithm) == ("graft", {"lam": 0.8})
     off = config(algorithm={"adv_estimator": "stepcredit_gigpo", "stepcredit": {"lam": None}}).algorithm
@@ -183,17 +197,10 @@ def test_options_are_read_like_those_of_the_command_line() -> None:
     ],
 )
 def test_a_configuration_is_refused_before_anything_is_rolled_out(changes: dict[str, Any], message: str) -> None:
-    class Trainer:
-        def __init__(self, config: Any) -> None:
-            self.config = config
-
-        def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            return batch
-
-    advantage.change(Trainer)
-    Trainer(config())
+    trainer = changed_trainer()
+    trainer(config())
     with pytest.raises(OptionError, match=message):
-        Trainer(config(**changes))
+        trainer(config(**changes))
 
 
 @pytest.mark.parametrize(
@@ -213,15 +220,7 @@ def test_recipes_fit_verls_own_configuration(method: str, objective: str, refuse
 
 
 def test_stock_estimators_are_untouched() -> None:
-    class Trainer:
-        def __init__(self, config: Any) -> None:
-            self.config = config
-
-        def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            return "stock", plugin.replaced.get()
-
-    advantage.change(Trainer)
-    trainer = Trainer(config(algorithm={"adv_estimator": "grpo", "use_kl_in_reward": True}))
+    trainer = changed_trainer()(config(algorithm={"adv_estimator": "grpo", "use_kl_in_reward": True}))
     assert trainer._compute_advantage("batch", {}) == ("stock", False)
 
 
@@ -316,18 +315,11 @@ def test_the_critics_value_of_a_turn_knows_its_prompt_alone() -> None:
 
 
 def test_methods_with_a_column_run_where_something_supplies_it() -> None:
-    class Trainer:
-        def __init__(self, config: Any) -> None:
-            self.config = config
-
-        def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            return batch
-
-    advantage.change(Trainer)
+    trainer = changed_trainer()
     with_critic = {"algorithm": {"adv_estimator": "stepcredit_gae"}, "critic": {"enable": True}}
     own_loop = {"algorithm": {"adv_estimator": "stepcredit_hcapo", "stepcredit": None}}
     for changes in (with_critic, own_loop):
-        assert Trainer(config(**changes)).config.algorithm.adv_estimator.startswith("stepcredit_")
+        assert trainer(config(**changes)).config.algorithm.adv_estimator.startswith("stepcredit_")
 
 
 def test_dataset_yields_the_tasks_of_a_split() -> None:

@@ -15,6 +15,7 @@ A message is one sentence: what was got, what is expected, and the way out.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,16 @@ def misfit(place: str, got: object, error: ValidationError) -> OptionError:
     """
     reason = error.errors()[0]["msg"]
     return OptionError(f"{place}: got {got!r}; {reason[:1].lower()}{reason[1:]}.")
+
+
+def check_least(name: str, value: float, minimum: float) -> None:
+    """Refuse a number that is not finite or below the least one.
+
+    Raises:
+        OptionError: names what was got and what is expected.
+    """
+    if not minimum <= value < math.inf:
+        raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.core.errors import OptionError, check_least, unknown_name
 from stepcredit.evaluation.intervals import MOST_RESAMPLES
 
 CUSTOM = "custom"
@@ -64,8 +63,8 @@ class Protocol:
         )
         for name, minimum in least.items():
             value = getattr(self, name)
-            if value is not None and not minimum <= value < math.inf:
-                raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
+            if value is not None:
+                check_least(name, value, minimum)
         if self.resamples > MOST_RESAMPLES:
             raise OptionError(f"resamples is {self.resamples}; expected {MOST_RESAMPLES:,} at most.")
 

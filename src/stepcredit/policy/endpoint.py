@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import OptionError, check_least
 from stepcredit.rollouts.calls import Fault, attempt_all, describe
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
@@ -104,8 +104,7 @@ class ChatEndpoint:
         self.model = model
         self.key_variable = key_variable
         for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0), ("backoff", backoff, 0)):
-            if not least <= value < math.inf:
-                raise OptionError(f"{name} is {value}; expected a finite number of at least {least}.")
+            check_least(name, value, least)
         if not 0 < timeout < math.inf:
             raise OptionError(f"timeout is {timeout} s; expected a finite number above 0.")
         self._concurrency, self._timeout, self._retries, self._backoff = concurrency, timeout, retries, backoff

@@ -11,17 +11,12 @@ from types import MappingProxyType
 from typing import Literal, get_args, get_type_hints
 
 from stepcredit.core.credit import FloatArray
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.core.errors import OptionError, check_least, unknown_name
 from stepcredit.rollouts.types import Rollout
 
 Surrogate = Literal["clip", "turn-clip"]
 Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
 Penalty = Literal["k1", "abs", "k2", "k3", "tangent"]
-
-
-def _require(name: str, value: float, *, minimum: float) -> None:
-    if not minimum <= value < float("inf"):
-        raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +59,10 @@ class Objective:
         if self.dual_clip is not None and not self.dual_clip > 1:
             raise OptionError(f"dual_clip is {self.dual_clip}; expected a number above 1, or none to switch it off.")
         for name in ("clip_low", "clip_high", "penalty_coef", "entropy_coef", "tangent_bound", "value_coef"):
-            _require(name, getattr(self, name), minimum=0)
+            check_least(name, getattr(self, name), 0)
         if not self.value_clip > 0:
             raise OptionError(f"value_clip is {self.value_clip}; expected a positive number of reward units.")
-        _require("norm_length", self.norm_length, minimum=1)
+        check_least("norm_length", self.norm_length, 1)
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
@@ -121,9 +116,9 @@ class UpdateSettings:
 
     def __post_init__(self) -> None:
         for name in ("lr", "max_grad_norm", "imitation_coef"):
-            _require(name, getattr(self, name), minimum=0)
+            check_least(name, getattr(self, name), 0)
         for name in ("epochs", "minibatch", "micro_batch_tokens"):
-            _require(name, getattr(self, name), minimum=1)
+            check_least(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +141,9 @@ class ImitateSettings:
 
     def __post_init__(self) -> None:
         for name in ("lr", "observation_weight", "max_grad_norm"):
-            _require(name, getattr(self, name), minimum=0)
+            check_least(name, getattr(self, name), 0)
         for name in ("minibatch", "micro_batch_tokens"):
-            _require(name, getattr(self, name), minimum=1)
+            check_least(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
 from stepcredit.core.episodes import Episode, Parent, Turn
-from stepcredit.core.errors import OptionError, unknown_name
+from stepcredit.core.errors import OptionError, check_least, unknown_name
 from stepcredit.environments.protocol import Environment, Info, Snapshots, Task
 from stepcredit.rollouts.answers import Step, check_number, check_step, check_text
 from stepcredit.rollouts.calls import Fault, attempt_all
@@ -56,9 +56,7 @@ class Rules:
             raise unknown_name("state key", self.state_key, STATE_KEYS)
         least = {"horizon": 1, "concurrency": 1, "temperature": 0, "reward_scale": 0, "invalid_penalty": 0}
         for name, minimum in least.items():
-            value = getattr(self, name)
-            if not minimum <= value < math.inf:
-                raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
+            check_least(name, getattr(self, name), minimum)
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise OptionError(f"step_timeout is {self.step_timeout} s; expected more than 0, or none for no limit.")
 

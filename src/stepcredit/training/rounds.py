@@ -14,7 +14,7 @@ import numpy as np
 from stepcredit.allocation.allocator import Allocator, AllocatorState
 from stepcredit.allocation.settings import AllocationSettings
 from stepcredit.core.errors import CheckpointError, unknown_name
-from stepcredit.core.objects import read_object
+from stepcredit.core.objects import as_written, read_object
 from stepcredit.environments.protocol import TaskSuite
 from stepcredit.rollouts.branch import Opening, branch
 from stepcredit.rollouts.collect import collect
@@ -152,9 +152,6 @@ def load_allocator(allocator: Allocator | None, folder: Path) -> None:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise CheckpointError(f"Cannot read {str(arrays_file)!r}: {error}.") from None
-    try:
+    what = f"{str(values_file)!r} and {arrays_file.name} are not as training writes them"
+    with as_written(lambda found: CheckpointError(f"{what} ({found}); restore them.")):
         allocator.load_state_dict(AllocatorState(values, arrays))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CheckpointError(
-            f"{str(values_file)!r} and {arrays_file.name} are not as training writes them ({error!r}); restore them."
-        ) from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepcredit.core.errors import OptionError
+from stepcredit.core.errors import check_least
 from stepcredit.environments.protocol import Task, TaskSuite
 from stepcredit.policy.endpoint import ChatEndpoint
 from stepcredit.policy.endpoint_policy import EndpointPolicy
@@ -85,9 +84,7 @@ class TeacherSettings:
     def __post_init__(self) -> None:
         least = {"horizon": 1, "temperature": 0, "max_response_tokens": 1, "repairs": 0, "attempts": 1, "seed": 0}
         for name, minimum in least.items():
-            value = getattr(self, name)
-            if not minimum <= value < math.inf:
-                raise OptionError(f"{name} is {value}; expected a finite number of at least {minimum}.")
+            check_least(name, getattr(self, name), minimum)
 
 
 def ask_teacher(
